@@ -153,7 +153,7 @@ def install_uv() -> None:
     with tempfile.TemporaryDirectory() as folder:
         requirement = Path(folder) / "uv.txt"
         requirement.write_text(pinned("uv", LOCK.read_text(encoding="utf-8")), encoding="utf-8")
-        pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [PYTHON, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         exact = ["--no-deps", "--require-hashes", "--requirement", requirement]
         run([*pip, *exact], "installing uv", settings)
 
@@ -199,7 +199,8 @@ def passes(name: str, command: list[str]) -> bool:
 
 def run(command: list[object], purpose: str, settings: dict[str, str] | None = None) -> None:
     """Run a step of the set-up; a failure names the step and what may be missing."""
-    environment = {**os.environ, **(settings or {})}
+    # Where a company or a sandbox has a certificate of its own, the system knows it and uv's bundle does not.
+    environment = {"UV_SYSTEM_CERTS": "1", **os.environ, **(settings or {})}
     if subprocess.call([str(part) for part in command], env=environment):
         raise Refusal(f"{purpose} failed, see above. Is the package index reachable from here?")
 
