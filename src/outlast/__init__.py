@@ -1,0 +1,1 @@
+"""Agent and chat streams that outlive what carries them."""

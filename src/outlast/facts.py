@@ -1,0 +1,166 @@
+"""Named facts that the shells report: what logs, metrics and traces are made of.
+
+A fact holds enums, numbers and ids that Outlast minted (`run` is the log identity, never a caller's id; `node`
+a node's), so whatever prints facts cannot leak a payload, a label or a name from outside. A shell is handed one
+`Report` and knows nothing of where it leads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outlast.run import Cause, FailureCode, Limit, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStarted:
+    """A node took up its work."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStopped:
+    """A node let go of everything it held."""
+
+    node: str
+    released: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunClaimed:
+    """One claim, or the settling of a run whose budget is spent; one such fact per claim (B16)."""
+
+    run: str
+    epoch: int
+    attempt: int
+    takeovers: int
+    cause: Cause | None
+    exhausted: Limit | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimMissed:
+    """Another node won the race; nothing was written."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrerequisiteFailed:
+    """Admission refused a takeover; the run row is untouched and the next try comes after a cool-down."""
+
+    run: str
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettled:
+    """A run has its outcome."""
+
+    run: str
+    status: Status
+    code: FailureCode | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReleased:
+    """A controller let go of its run; the next claim is a takeover, or a hand-off."""
+
+    run: str
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerPaused:
+    """A controller takes nothing more from its worker until the store answers."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerResumed:
+    """A paused controller was proved to own its run and goes on."""
+
+    run: str
+    paused_for: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStoodDown:
+    """A controller found that another claim owns its run, and ended itself."""
+
+    run: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCalled:
+    """The worker is about to be called; `call` is the charged number."""
+
+    run: str
+    epoch: int
+    call: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailed:
+    """The worker raised; `frames` are file, line and function of its traceback, innermost last. No message of it."""
+
+    run: str
+    error: str
+    frames: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortDelivered:
+    """The worker acknowledged that a run is over."""
+
+    run: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortFailed:
+    """The worker did not acknowledge an abort; it is tried again unless `given_up`."""
+
+    run: str
+    epoch: int
+    error: str
+    given_up: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreTroubled:
+    """A loop of a node could not do its store operation and backs off; `during` names the loop."""
+
+    during: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeBuried:
+    """A node on this machine was provably dead; its runs need not wait for its lease."""
+
+    node: str
+
+
+Fact = (
+    NodeStarted
+    | NodeStopped
+    | NodeBuried
+    | RunClaimed
+    | ClaimMissed
+    | PrerequisiteFailed
+    | RunSettled
+    | RunReleased
+    | ControllerPaused
+    | ControllerResumed
+    | ControllerStoodDown
+    | WorkerCalled
+    | WorkerFailed
+    | AbortDelivered
+    | AbortFailed
+    | StoreTroubled
+)
+
+Report = Callable[[Fact], None]

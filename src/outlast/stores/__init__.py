@@ -1,0 +1,1 @@
+"""Where runs and logs are kept: the contract in `base`, one room per engine."""

@@ -1,0 +1,393 @@
+"""The two ports of storage, and the contract every engine passes (`outlast.testing.contract`).
+
+`RunStore` is the authority: runs, claims, leases, budgets, stop intents, the outbox. `LogStore` keeps the events.
+An engine may be both in one file. Neither knows any policy: they compare what they are given with what is stored,
+and write, or refuse and write nothing.
+
+Promises of both:
+
+1.  **One clock.** Every time read or compared is the store's. It never steps back, and two machines' wall clocks
+    are never compared. `now()` tells it.
+2.  **All or nothing.** A method is one transaction. When it raises a `Refusal`, an `OwnershipError` or a
+    `LogRefused`, nothing of it was written.
+3.  **Durable before answered.** When a method returns, what it wrote survives the death of every process.
+4.  **Unknown is not refused.** `StoreUnavailable` says that what was asked may or may not have happened. Every
+    method may then be called again with the same arguments: it recognises its own work and charges nothing twice.
+5.  **Fenced.** A write that carries a `Token` is refused with `Fenced` when the stored epoch is higher, or equal
+    with another claim id.
+6.  **Terminal is absorbing.** Nothing changes a settled run, and nothing follows its terminal event, whoever asks.
+7.  **Scoped.** A run's key is owner and id together. Another owner's run is not found, like one that never was.
+
+Wake-ups are hints: they may be lost, doubled or early. Who waits for one looks again after a while all the same.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from outlast.log.cursor import Cursor
+from outlast.log.event import Event, StoredEvent
+from outlast.log.limits import Usage
+from outlast.run import Cause, Outcome, RecoveryBudget, Run, Status, Token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be accepted. `log` is a freshly minted identity; `digest` is SHA-256 of what the id stands for."""
+
+    owner: str
+    id: str
+    log: str
+    worker: str
+    input: bytes
+    digest: bytes
+    thread: str | None = None
+    metadata: bytes = b"{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The answer to a start: the run, and whether this very call made it."""
+
+    run: Run
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A run and the store's clock at the moment it was read."""
+
+    run: Run
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Runs that a node should look at, the longest due first, and when to ask again at the latest.
+
+    `next_at` is the earliest time, by the store's clock, at which another run becomes due without anyone writing;
+    None when no such time is known.
+    """
+
+    runs: Sequence[Run]
+    now: float
+    next_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewClaim:
+    """What a claim writes: the next epoch's claim id and holder, the charged budget, the next `not_before`."""
+
+    claim: str
+    node: str
+    budget: RecoveryBudget
+    not_before: float
+
+
+class Charge(StrEnum):
+    """The answer to a charge before a worker call."""
+
+    GRANTED = "granted"
+    STOPPED = "stopped"
+    """A stop is set; nothing was charged."""
+    SPENT = "spent"
+    """The call limit is reached; nothing was charged."""
+
+
+class StopAnswer(StrEnum):
+    """What is true after a stop was asked for."""
+
+    ACCEPTED = "accepted"
+    """The intent is durable; the run's controller, or its start, carries it out."""
+    SETTLED = "settled"
+    """Nobody held the run: it is cancelled now."""
+    ALREADY = "already"
+    """The run had its outcome before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """The answer to a stop; `run` is None when the id is not known yet."""
+
+    answer: StopAnswer
+    run: Run | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """One outbox row: the worker is to be told that `run` is over; `epoch` is the settling epoch.
+
+    `tries` counts earlier deliveries that were not acknowledged.
+    """
+
+    id: int
+    run: Run
+    tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """The answer to a renewal: the lease's new end and every run this node holds by the rows, as log → epoch."""
+
+    until: float
+    held: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node as the store knows it; its lease is live while `until` lies ahead."""
+
+    id: str
+    until: float
+    stalled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """Where a log stands: its last cursor, its first readable seq, what it holds, whether its terminal is written."""
+
+    cursor: Cursor
+    first: int
+    usage: Usage
+    sealed: bool
+
+
+class Subscription(Protocol):
+    """Wake-ups about one thing, for one waiter."""
+
+    async def wait(self, timeout: float) -> None:
+        """Return when something may have changed since the last return, or after `timeout` seconds."""
+        ...
+
+    def close(self) -> None:
+        """Stop being woken. Harmless twice."""
+        ...
+
+
+class RunStore(Protocol):
+    """The authority over runs. Every sentence here is a test of the contract."""
+
+    async def now(self) -> float:
+        """Return the store's clock in seconds."""
+        ...
+
+    # ---- accepting and reading --------------------------------------------------------------
+
+    async def start(self, new: NewRun) -> Started:
+        """Accept a run: queued, epoch 0, due at once, with an empty log whose identity is `new.log`.
+
+        The same owner, id and digest again is the run that exists, unchanged (A1, A3). Another digest raises
+        `IdConflict`. A thread that has a run which is not settled raises `ThreadBusy` naming it. When a stop for
+        this owner and id came earlier (within `EARLY_STOP_TTL`), the run is born cancelled, its terminal event
+        written, and the early stop is forgotten (S1).
+        """
+        ...
+
+    async def load(self, owner: str, id: str) -> Loaded:
+        """Return the row and the store's clock. Raises `RunNotFound`."""
+        ...
+
+    async def list(self, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
+        """Return the owner's runs, newest first, at most `limit`; only those older than run `before` when given."""
+        ...
+
+    async def due(self, workers: Collection[str], *, limit: int) -> Due:
+        """Return at most `limit` runs of these workers that nobody holds and that are due.
+
+        Due is: not settled; without a holder, or the holder's lease is not live; and either a stop is set, or
+        `not_before` is past (queued, active) or `wake_at` is past (parked). A run in its cool-down after a refusal
+        is not due, unless a stop is set. Order: `not_before`, the oldest first. Writes nothing (B15).
+        """
+        ...
+
+    # ---- claiming, settling -----------------------------------------------------------------
+
+    async def claim(self, run: Run, claim: NewClaim) -> Run:
+        """Claim `run` as it was read, and return the row after it: active, epoch one higher, held by `claim.node`.
+
+        Raises `ClaimLost`, writing nothing, unless all of this is true: the epoch is the one read; the run is not
+        settled; no stop is set; nobody holds it with a live lease; `not_before` is past (for a parked run,
+        `wake_at`); the claiming node's own lease is live. Budget, epoch and holder change together or not at all
+        (B13). `cause` and any refusals are cleared. Called again after a lost answer it returns the same row (H21).
+        """
+        ...
+
+    async def settle(self, run: Run, token: Token, outcome: Outcome) -> Run:
+        """Settle a run that `token` holds, and return the settled row.
+
+        One transaction: status and outcome, the terminal event behind the head, the log sealed and fenced, the
+        holder dropped, an abort queued unless the outcome is `Completed`. A failing outcome that finds a stop
+        settles `Cancelled` instead (S5); a completed one stays completed (H14). Raises `Fenced`. Called again with
+        the same token it returns what is settled (H21).
+        """
+        ...
+
+    async def settle_unheld(self, run: Run, outcome: Outcome, *, claim: str) -> Run:
+        """Settle a run that nobody holds, as it was read; the epoch rises by one and `claim` becomes its claim id.
+
+        Otherwise like `settle`. Raises `ClaimLost` when the epoch moved, the run is settled by another, or a live
+        lease holds it.
+        """
+        ...
+
+    async def release(self, run: Run, token: Token, cause: Cause) -> None:
+        """Give the run up: no holder, and `cause` kept for the next claim. Epoch and budget stay. Raises `Fenced`."""
+        ...
+
+    async def charge(self, run: Run, token: Token, *, number: int, limit: int) -> Charge:
+        """Count worker call `number` (from 1, the run's life long) before it is made.
+
+        Granted when `number` is one above the calls used, and again, charging nothing, when it equals them.
+        `STOPPED` when a stop is set, `SPENT` when `number` is above `limit`; both change nothing. Raises `Fenced`.
+        """
+        ...
+
+    # ---- stopping ---------------------------------------------------------------------------
+
+    async def stop(self, owner: str, id: str, *, reason: str | None) -> Stopped:
+        """Make the stop a durable fact, from whatever node (S1).
+
+        An unknown id is remembered for `EARLY_STOP_TTL` seconds, at most `EARLY_STOPS` per owner (the oldest are
+        forgotten first), and `ACCEPTED`. A settled run is `ALREADY`. A run nobody holds is settled `Cancelled` at
+        once, like `settle_unheld` (S6): `SETTLED`. Any other run keeps the first stop's reason: `ACCEPTED`.
+        """
+        ...
+
+    async def stops(self, node: str) -> Sequence[Run]:
+        """Return the runs that `node` holds and for which a stop is set."""
+        ...
+
+    # ---- refusals of prerequisites ----------------------------------------------------------
+
+    async def refuse(self, run: Run, *, retry_in: float) -> None:
+        """Note that a prerequisite refused `run`; it is not due for `retry_in` seconds. The run row is untouched (B17)."""
+        ...
+
+    # ---- outbox -----------------------------------------------------------------------------
+
+    async def take_aborts(self, workers: Collection[str], *, hold: float, limit: int) -> Sequence[Abort]:
+        """Return due outbox rows of these workers; each is hidden from everybody for `hold` seconds and its tries rise."""
+        ...
+
+    async def delay_abort(self, abort: Abort, *, retry_in: float) -> None:
+        """Let the row be due again in `retry_in` seconds."""
+        ...
+
+    async def finish_abort(self, abort: Abort) -> None:
+        """Delete the row: the worker acknowledged. Harmless twice."""
+        ...
+
+    # ---- nodes ------------------------------------------------------------------------------
+
+    async def join(self, node: str, *, ttl: float) -> None:
+        """Write the node's first lease. On one machine its OS lock is held from before this until `leave` or death."""
+        ...
+
+    async def leave(self, node: str) -> None:
+        """Delete the node's lease: runs it still holds are free at once. Harmless twice."""
+        ...
+
+    async def bury(self, node: str) -> Sequence[str]:
+        """End the leases of nodes that are provably dead, and return their ids; `node` is who asks.
+
+        Proof is the OS lock of a process on this machine. A store without such locks returns nothing. Leases that
+        ran out long ago are cleared away as well, unproved and unreported.
+        """
+        ...
+
+    async def nodes(self) -> Sequence[Node]:
+        """Return every node that has a lease, live or not."""
+        ...
+
+    def subscribe(self) -> Subscription:
+        """Return wake-ups for: a run started, stopped, released or settled; an abort queued; a node gone."""
+        ...
+
+
+class LogStore(Protocol):
+    """Append-only logs, each known by its minted identity. Every sentence here is a test of the contract."""
+
+    async def fence(self, log: str, token: Token) -> None:
+        """Refuse from now on every write with a lower epoch, or the same epoch and another claim id.
+
+        Raises `Fenced` when a higher fence, or the same epoch with another claim id, is installed already.
+        """
+        ...
+
+    async def head(self, log: str) -> Head:
+        """Return where the log stands. Raises `RunNotFound` for an unknown log."""
+        ...
+
+    async def append(self, log: str, token: Token, previous: Cursor, events: Sequence[Event]) -> Cursor:
+        """Write `events` behind `previous`, all or none, and return the new head.
+
+        `previous` is the head → written. The same events already stand behind `previous` → it was this append,
+        answered again, and nothing is written (L2). Anything else raises `HeadConflict`. A fenced token, and any
+        append to a sealed log, raises `Fenced` (H11). Appends that are under way together may share one commit.
+        """
+        ...
+
+    async def read(self, log: str, *, after: int, limit: int, max_bytes: int) -> Sequence[StoredEvent]:
+        """Return events after seq `after` in order: at most `limit`, and about `max_bytes` of payload, at least one.
+
+        Only durable events are returned (F2). Raises `StoreCorrupt` when a seq is missing or an event's chain does
+        not continue its predecessor's: never a silent hole.
+        """
+        ...
+
+    async def chain_at(self, log: str, seq: int) -> bytes | None:
+        """Return the chain the log holds at `seq`, None when that event is not stored. One indexed read."""
+        ...
+
+    def subscribe(self, log: str) -> Subscription:
+        """Return wake-ups for: the log grew, or was sealed."""
+        ...
+
+
+class Renewer(Protocol):
+    """Renews one node's lease, from a thread of its own over a connection of its own. Synchronous."""
+
+    def renew(self, *, stalled: bool) -> Renewal:
+        """Move the node's lease to now + TTL in one row, whatever the number of its runs.
+
+        With `stalled` the lease is ended instead and the node marked, so that takeovers are booked under `stall`.
+        Raises `StoreUnavailable`; that proves nothing either way. A lease that ran out or was deleted is written anew.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the connection back."""
+        ...
+
+
+class Store(Protocol):
+    """One engine, or two that belong together, opened for one process."""
+
+    @property
+    def runs(self) -> RunStore:
+        """The authority."""
+        ...
+
+    @property
+    def logs(self) -> LogStore:
+        """The logs."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, migrate, begin. Raises `SchemaNewer`, `StoreCorrupt`, `StoreUnavailable`."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything. Harmless twice."""
+        ...
+
+    def renewer(self, node: str, *, ttl: float) -> Renewer:
+        """Return the renewer of `node`; callable from any thread."""
+        ...
+
+
+EARLY_STOP_TTL = 600.0
+"""Seconds a stop waits for its run to be started."""
+EARLY_STOPS = 100
+"""Early stops kept per owner."""
