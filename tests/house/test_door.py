@@ -1,0 +1,69 @@
+"""The front door: `import outlast` gives documented nouns and nothing else."""
+
+import ast
+from collections.abc import Mapping
+
+import outlast
+from tests.house import tree
+
+
+def clutter(syntax: ast.Module) -> list[str]:
+    """Say what stands in the door besides a docstring, imports of our own and the list of names."""
+    found: list[str] = []
+    for node in syntax.body:
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                pass
+            case ast.ImportFrom(module=str(name), level=0) if name.split(".")[0] == "outlast":
+                found += [f"{each.name} as {each.asname}" for each in node.names if each.asname]
+            case ast.Assign(targets=[ast.Name(id="__all__")]):
+                pass
+            case _:
+                found.append(ast.unparse(node))
+    return found
+
+
+def imported(syntax: ast.Module) -> list[str]:
+    return [each.name for node in syntax.body if isinstance(node, ast.ImportFrom) for each in node.names]
+
+
+def unworthy(names: Mapping[str, object]) -> list[str]:
+    """Say which names are no documented nouns."""
+    found: list[str] = []
+    for name, value in names.items():
+        if not isinstance(value, type):
+            found.append(f"{name} is not a class")
+        elif not (value.__dict__.get("__doc__") or "").strip() or str(value.__doc__).startswith(f"{name}("):
+            found.append(f"{name} has no docstring of its own")  # a dataclass makes one up
+    return found
+
+
+def test_the_front_door_holds_imports_of_our_own_and_nothing_else() -> None:
+    syntax = tree.syntax(tree.SOURCE / "__init__.py")
+    assert not clutter(syntax)
+    assert sorted(imported(syntax)) == sorted(outlast.__all__)
+
+
+def test_every_public_name_is_a_documented_noun() -> None:
+    assert outlast.__all__
+    assert not unworthy({name: getattr(outlast, name) for name in outlast.__all__})
+
+
+# ---- these tests can fail ----
+
+
+def test_clutter_in_the_door_is_found() -> None:
+    source = '"""Door."""\nimport os\nfrom outlast.run import Run as R\nfrom x import y\n__all__ = ["R"]\nVERSION = 1\n'
+    assert clutter(ast.parse(source)) == ["import os", "Run as R", "from x import y", "VERSION = 1"]
+
+
+def test_a_verb_and_a_bare_class_are_found() -> None:
+    class Bare: ...
+
+    class Noun:
+        """Documented."""
+
+    assert unworthy({"start": print, "Bare": Bare, "Noun": Noun}) == [
+        "start is not a class",
+        "Bare has no docstring of its own",
+    ]

@@ -1,0 +1,60 @@
+"""Tests neither sleep nor mock: they order what happens, on real parts."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.house import tree
+
+SLEEPERS = {"time", "asyncio", "anyio", "trio"}
+MOCKS = {"mock", "unittest", "pytest_mock"}
+
+
+def shortcuts(syntax: ast.AST) -> Iterator[str]:
+    """Find sleeps and mocks; `asyncio.sleep(0)` is a way to let others run, not a sleep."""
+    for node in ast.walk(syntax):
+        line = f"line {getattr(node, 'lineno', 0)}"
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="sleep"), args=arguments):
+                if owner in SLEEPERS and [ast.unparse(each) for each in arguments] != ["0"]:
+                    yield f"{line}: sleeps"
+            case ast.ImportFrom(module=str(module), names=names):
+                if module in SLEEPERS and any(each.name == "sleep" for each in names):
+                    yield f"{line}: imports sleep"
+                if module.split(".")[0] in MOCKS:
+                    yield f"{line}: mocks"
+            case ast.Import(names=names) if any(each.name.split(".")[0] in MOCKS for each in names):
+                yield f"{line}: mocks"
+            case ast.arg(arg="mocker"):
+                yield f"{line}: mocks"
+            case _:
+                pass
+
+
+def test_tests_neither_sleep_nor_mock() -> None:
+    found = [
+        f"{tree.place(path)}, {what}" for path in tree.modules(tree.TESTS) for what in shortcuts(tree.syntax(path))
+    ]
+    assert not found, "\n".join(found)
+
+
+# ---- this test can fail ----
+
+
+def test_each_kind_of_sleep_and_mock_is_found() -> None:
+    source = """
+import unittest.mock
+from unittest import mock
+from time import sleep
+def test_it(mocker):
+    time.sleep(1)
+    asyncio.sleep(0)
+    asyncio.sleep(delay)
+"""
+    assert sorted(shortcuts(ast.parse(source))) == [
+        "line 2: mocks",
+        "line 3: mocks",
+        "line 4: imports sleep",
+        "line 5: mocks",
+        "line 6: sleeps",
+        "line 8: sleeps",
+    ]
