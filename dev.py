@@ -102,6 +102,7 @@ def prepare() -> None:
     if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == stamp:
         return
     furnish()
+    STAMP.unlink(missing_ok=True)  # what is interrupted from here on counts for nothing
     say("installing what the lock file names …")
     into = ["--quiet", "--python", str(PYTHON)]
     run([UV, "pip", "sync", "--require-hashes", *into, LOCK.name], "installing the packages")
@@ -128,7 +129,7 @@ def furnish() -> None:
                 "this Python comes without pip: install its venv package "
                 "(`apt install python3-venv` on Debian and Ubuntu)"
             )
-        venv.create(VENV, clear=True, with_pip=True)
+        venv.create(VENV, clear=True, with_pip=True, symlinks=os.name != "nt")
     if not UV.exists():
         install_uv()
 
