@@ -1,10 +1,19 @@
-"""What every test has: one backend, and long forms only when asked for."""
+"""What every test has: one backend, no clock over its examples, and long forms only when asked for."""
 
 import pytest
+from hypothesis import settings
+
+# A deadline per example would be a timed assertion on real time, which a busy machine fails.
+settings.register_profile("short", deadline=None)
+settings.register_profile("long", deadline=None, max_examples=2000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long forms too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if config.getoption("--all") else "short")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.house import tree
 
 # Imports of the whole package are judged by the contract; these are the parts of permitted ones that talk.
-PARTS = {"urllib.request", "importlib.resources", "io"}
+PARTS = {"urllib.request", "importlib.resources"}
 # datetime is needed to write a time down; asking it for the present is the clock by another door.
 CLOCKS = {"now", "utcnow", "today"}
 DOORS = {"open", "print", "input", "__import__"}
