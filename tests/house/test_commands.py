@@ -1,6 +1,5 @@
 """The README, dev.py and CI name the same commands; what the commands install is locked."""
 
-import ast
 import os
 import re
 import tomllib
@@ -14,7 +13,6 @@ from tests.house import tree
 README = tree.ROOT / "README.md"
 CI = tree.ROOT / ".ci" / "run"
 LOCK = tree.ROOT / "requirements.lock"
-OLD_PYTHON = (3, 7)  # must be able to read dev.py to the sentence that refuses it
 
 
 def told(readme: str) -> list[str]:
@@ -63,17 +61,6 @@ def test_every_command_that_is_told_exists() -> None:
     told_of = {command.split()[2] for command in told(tree.text(README))}
     assert {"demo", "test", "check"} <= told_of <= dev.COMMANDS.keys()
     assert all(f"  {name} " in dev.usage() for name in dev.COMMANDS)
-
-
-def test_an_old_python_can_read_dev() -> None:
-    ast.parse(tree.text(tree.ROOT / "dev.py"), feature_version=OLD_PYTHON)
-
-
-def test_dev_uses_the_standard_library_alone() -> None:
-    nodes = list(ast.walk(tree.syntax(tree.ROOT / "dev.py")))
-    names = {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
-    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in names} <= dev.sys.stdlib_module_names
 
 
 def test_the_lock_meets_every_requirement_and_names_no_host() -> None:
