@@ -7,7 +7,7 @@ JITTER = 0.2
 def delay(attempt: int, *, base: float, cap: float, jitter: float) -> float:
     """Return the seconds to wait before try `attempt` + 1.
 
-    `min(base · 2^(attempt − 1), cap)`, moved by ±20 %: `jitter` in [0, 1) picks the place in that band,
+    `min(base · 2^(attempt - 1), cap)`, moved by ±20 %: `jitter` in [0, 1) picks the place in that band,
     0.5 is its middle. `attempt` counts from 1. Source: B4.
     """
     if attempt < 1:

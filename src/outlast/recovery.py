@@ -24,10 +24,10 @@ from outlast import lease
 from outlast.backoff import delay
 from outlast.errors import (
     EventTooLarge,
+    HeadConflict,
     LogFull,
     LogRefused,
     OwnershipError,
-    HeadConflict,
     Retry,
     SettingsError,
     StoreError,

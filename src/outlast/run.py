@@ -18,7 +18,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from outlast.log.event import JSON, Event
+from outlast.log.event import JSON, JSON_TYPE, Event
 
 
 class Status(StrEnum):
@@ -243,7 +243,8 @@ def terminal(outcome: Outcome) -> Event:
     """Return the last event of a log: what became of the run."""
     match outcome:
         case Completed(result=result):
-            return Event("run.completed", b'{"result":%b}' % result if result else b"{}", content_type="application/json")
+            payload = b'{"result":%b}' % result if result else b"{}"
+            return Event("run.completed", payload, content_type=JSON_TYPE)
         case Failed():
             return Event("run.failed", describe(outcome))
         case Cancelled(reason=reason):

@@ -7,7 +7,6 @@ time are not part of it, so a log re-seeded from memory by another controller ke
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Self
 from outlast.errors import CursorInvalid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from outlast.log.event import Event
 
 CHAIN_BYTES = 8
@@ -37,13 +38,13 @@ class Cursor:
     chain: bytes | None
 
     def __str__(self) -> str:
-        """The form readers send back: `42-8f1c2d3e4a5b6c7d`, or `42` when unverified."""
+        """Write the form readers send back: `42-8f1c2d3e4a5b6c7d`, or `42` when unverified."""
         return str(self.seq) if self.chain is None else f"{self.seq}-{self.chain.hex()}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read a cursor; `""` and `"0"` mean the start. Raises `CursorInvalid`. Cost is bounded whatever `text` is."""
-        match = _TEXT.fullmatch(text) if len(text) <= 40 else None
+        match = _TEXT.fullmatch(text)
         if text and match is None:
             raise CursorInvalid("A cursor is a number, or a number and 16 hex digits joined by '-'.")
         if match is None or match[1] == "0":
@@ -60,9 +61,11 @@ def origin(log: str) -> Cursor:
 
 
 def advance(cursor: Cursor, event: "Event") -> Cursor:
-    """Return the cursor of `event` written right after `cursor`."""
+    """Return the cursor of `event` written right after `cursor`. Raises `ValueError` for one without its chain."""
+    if cursor.chain is None:
+        raise ValueError("a cursor taken at its word has no chain to go on from")
     type, content_type = event.type.encode(), event.content_type.encode()
-    chain = blake2b(cursor.chain or b"", digest_size=CHAIN_BYTES)
+    chain = blake2b(cursor.chain, digest_size=CHAIN_BYTES)
     chain.update(len(type).to_bytes(4) + type + len(content_type).to_bytes(4) + content_type)
     chain.update(event.payload)
     return Cursor(cursor.seq + 1, chain.digest())

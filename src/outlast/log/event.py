@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from outlast.errors import InputInvalid
 from outlast.log.cursor import Cursor
 
-JSON: TypeAlias = str | int | float | bool | None | Sequence["JSON"] | Mapping[str, "JSON"]
+JSON: TypeAlias = str | int | float | bool | Sequence["JSON"] | Mapping[str, "JSON"] | None
 
 JSON_TYPE: Final = "application/json"
 BINARY_TYPE: Final = "application/octet-stream"
@@ -87,9 +87,14 @@ class Event:
 
 def _check_json(payload: bytes) -> None:
     try:
-        json.loads(payload)
+        # Decoded first: from bytes, json.loads takes UTF-16, a BOM and lone surrogates as well, which no browser does.
+        json.loads(payload.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InputInvalid("The payload is not JSON, though its content type says so.") from error
+        raise InputInvalid("The payload is not JSON in UTF-8, though its content type says so.") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 Said: TypeAlias = Event | str | bytes | Sequence[JSON] | Mapping[str, JSON]

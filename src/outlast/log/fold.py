@@ -4,7 +4,8 @@ Rules:
 1. `run.restarted {keep}` folds away every event after seq `keep` that came before it, but not the run's own
    `run.*` events: who took over, and why, stays readable.
 2. Adjacent `text` events become one whose data is their concatenation and whose cursor is the last one's.
-3. Folding a prefix and going on from its end equals folding the whole (F8), because a fold keeps cursors.
+3. Folding a prefix and going on from its end equals folding the whole (F8), because a fold keeps cursors; for
+   that no later `keep` may lie inside a text that was merged: it is 0, or a place at or past the prefix's end.
 """
 
 from collections.abc import Iterable, Iterator

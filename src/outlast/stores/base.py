@@ -156,7 +156,7 @@ class Head:
 class Subscription(Protocol):
     """Wake-ups about one thing, for one waiter."""
 
-    async def wait(self, timeout: float) -> None:
+    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - its end is an answer here, not an error
         """Return when something may have changed since the last return, or after `timeout` seconds."""
         ...
 
@@ -261,13 +261,13 @@ class RunStore(Protocol):
     # ---- refusals of prerequisites ----------------------------------------------------------
 
     async def refuse(self, run: Run, *, retry_in: float) -> None:
-        """Note that a prerequisite refused `run`; it is not due for `retry_in` seconds. The run row is untouched (B17)."""
+        """Note that a prerequisite refused `run`: it is not due for `retry_in` seconds. Its row is untouched (B17)."""
         ...
 
     # ---- outbox -----------------------------------------------------------------------------
 
     async def take_aborts(self, workers: Collection[str], *, hold: float, limit: int) -> Sequence[Abort]:
-        """Return due outbox rows of these workers; each is hidden from everybody for `hold` seconds and its tries rise."""
+        """Return due outbox rows of these workers; each is hidden from all for `hold` seconds and its tries rise."""
         ...
 
     async def delay_abort(self, abort: Abort, *, retry_in: float) -> None:
