@@ -1,0 +1,181 @@
+"""The table of a run's moves, its outcomes, and the events that Outlast itself writes."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from outlast.run import (
+    TRANSITIONS,
+    Cancelled,
+    Cause,
+    Completed,
+    Failed,
+    FailureCode,
+    Limit,
+    Move,
+    Outcome,
+    RecoveryBudget,
+    Run,
+    Status,
+    StopIntent,
+    Token,
+    after,
+    describe,
+    move_of,
+    restarted,
+    started,
+    terminal,
+)
+
+ROW = Run(owner="ann", id="r1", log="log1", worker="chat", input=b"{}", digest=b"d")
+
+LEGAL = {
+    (Status.QUEUED, Move.CLAIM): Status.ACTIVE,
+    (Status.QUEUED, Move.FAIL): Status.FAILED,
+    (Status.QUEUED, Move.CANCEL): Status.CANCELLED,
+    (Status.ACTIVE, Move.CLAIM): Status.ACTIVE,
+    (Status.ACTIVE, Move.PARK): Status.PARKED,
+    (Status.ACTIVE, Move.COMPLETE): Status.COMPLETED,
+    (Status.ACTIVE, Move.FAIL): Status.FAILED,
+    (Status.ACTIVE, Move.CANCEL): Status.CANCELLED,
+    (Status.PARKED, Move.CLAIM): Status.ACTIVE,
+    (Status.PARKED, Move.FAIL): Status.FAILED,
+    (Status.PARKED, Move.CANCEL): Status.CANCELLED,
+}
+EVERY_MOVE = [(status, move) for status in Status for move in Move]
+BROKE = FailureCode.WORKER_ERROR
+
+
+# ---- the table ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("status", "move"), EVERY_MOVE)
+def test_a_move_leads_where_the_drawing_says_or_nowhere(status: Status, move: Move) -> None:
+    if (status, move) in LEGAL:
+        assert after(status, move) is LEGAL[status, move]
+        return
+    with pytest.raises(ValueError, match=f"^a {status} run cannot {move}$"):
+        after(status, move)
+
+
+def test_the_table_has_a_row_for_every_status() -> None:
+    assert set(TRANSITIONS) == set(Status)
+
+
+def test_the_terminal_statuses_are_those_that_nothing_leaves() -> None:
+    assert {status for status in Status if status.is_terminal} == {Status.COMPLETED, Status.FAILED, Status.CANCELLED}
+
+
+def test_every_status_can_be_reached_from_queued() -> None:
+    reached, frontier = {Status.QUEUED}, [Status.QUEUED]
+    while frontier:
+        found = set(TRANSITIONS[frontier.pop()].values()) - reached
+        reached |= found
+        frontier += found
+    assert reached == set(Status)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "move", "status"),
+    [
+        (Completed(), Move.COMPLETE, Status.COMPLETED),
+        (Failed(code=BROKE, message="m"), Move.FAIL, Status.FAILED),
+        (Cancelled(), Move.CANCEL, Status.CANCELLED),
+    ],
+)
+def test_an_outcome_is_the_move_that_ends_an_active_run(outcome: Outcome, move: Move, status: Status) -> None:
+    assert move_of(outcome) is move
+    assert after(Status.ACTIVE, move) is status
+
+
+# ---- the row --------------------------------------------------------------------------------
+
+
+def test_a_new_run_is_queued_unclaimed_and_due_at_once() -> None:
+    assert ROW.status is Status.QUEUED
+    assert (ROW.epoch, ROW.claim, ROW.holder, ROW.not_before) == (0, None, None, 0.0)
+    assert ROW.budget == RecoveryBudget()
+
+
+def test_the_token_of_a_run_is_its_epoch_and_claim() -> None:
+    assert dataclasses.replace(ROW, epoch=3, claim="c").token == Token(epoch=3, claim="c")
+
+
+def test_a_run_that_was_never_claimed_has_no_token() -> None:
+    with pytest.raises(ValueError, match="never claimed"):
+        _ = ROW.token
+
+
+@pytest.mark.parametrize(
+    ("budget", "attempt"),
+    [
+        (RecoveryBudget(), 1),
+        (RecoveryBudget(life=2), 3),
+        (RecoveryBudget(handoffs=3), 4),
+        (RecoveryBudget(life=2, handoffs=3, takeovers=1, calls=9, waits=7), 6),
+    ],
+)
+def test_an_attempt_is_one_more_than_takeovers_and_hand_offs_of_a_life(budget: RecoveryBudget, attempt: int) -> None:
+    assert dataclasses.replace(ROW, budget=budget).attempt == attempt
+
+
+FACTS = [ROW, Token(epoch=1, claim="c"), RecoveryBudget(), StopIntent(at=1.0), Completed(), Cancelled()]
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
+def test_facts_cannot_be_changed_or_extended(fact: Any) -> None:
+    assert not hasattr(fact, "__dict__")
+    for member in dataclasses.fields(fact):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(fact, member.name, None)
+
+
+# ---- our own events -------------------------------------------------------------------------
+
+
+def test_a_started_event_names_epoch_and_attempt() -> None:
+    event = started(dataclasses.replace(ROW, epoch=1))
+    assert (event.type, event.data) == ("run.started", {"epoch": 1, "attempt": 1})
+
+
+def test_a_restarted_event_says_why_and_what_is_kept() -> None:
+    run = dataclasses.replace(ROW, epoch=4, budget=RecoveryBudget(life=2))
+    event = restarted(run, cause=Cause.STALL, keep=17)
+    assert event.type == "run.restarted"
+    assert event.data == {"epoch": 4, "attempt": 3, "cause": "stall", "keep": 17}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "type", "data"),
+    [
+        (Completed(), "run.completed", {}),
+        (Completed(result=b""), "run.completed", {}),
+        (Completed(result=b"null"), "run.completed", {"result": None}),
+        (Completed(result=b'{"n":[1,2]}'), "run.completed", {"result": {"n": [1, 2]}}),
+        (Failed(code=BROKE, message="m"), "run.failed", {"code": "worker_error", "message": "m"}),
+        (Cancelled(), "run.cancelled", {"reason": None}),
+        (Cancelled(reason="enough"), "run.cancelled", {"reason": "enough"}),
+    ],
+)
+def test_a_terminal_event_carries_its_outcome_as_json(outcome: Outcome, type: str, data: object) -> None:
+    event = terminal(outcome)
+    assert (event.type, event.content_type) == (type, "application/json")
+    assert json.loads(event.payload) == data
+
+
+def test_the_result_of_a_worker_stands_in_the_terminal_byte_for_byte() -> None:
+    assert terminal(Completed(result=b'{"a": 1.50}')).payload == b'{"result":{"a": 1.50}}'
+
+
+def test_a_failure_is_described_with_its_limit_and_its_causes_when_it_has_them() -> None:
+    failed = Failed(
+        code=FailureCode.RECOVERY_EXHAUSTED, message="m", limit=Limit.LIFE, causes=(Cause.CRASH, Cause.STORE)
+    )
+    assert describe(failed) == {
+        "code": "recovery_exhausted",
+        "message": "m",
+        "limit": "life",
+        "causes": ["crash", "store"],
+    }
