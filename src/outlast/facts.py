@@ -23,7 +23,6 @@ class NodeStopped:
     """A node let go of everything it held."""
 
     node: str
-    released: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

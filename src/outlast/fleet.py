@@ -1,0 +1,51 @@
+"""How many runs of one worker a node may take over again, so that a dead worker's load is not multiplied.
+
+Rules:
+1. First starts, first takeovers and hand-offs are not held back here; the node's start concurrency bounds them.
+2. Second and later takeovers of a worker's runs may make up 10 % of that worker's starts in the last minute, plus a
+   floor, so that a quiet system still recovers (B24).
+3. The limit is per worker: a dead one does not slow the others.
+"""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+SPAN = 60.0
+"""Seconds over which starts and later takeovers are counted."""
+SHARE = 0.1
+"""Later takeovers per start: a worker that fails everything gets a tenth more load, not twice as much."""
+FLOOR = 30
+"""Later takeovers that are always allowed in one span: a handful of unlucky runs on a quiet node never waits."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    starts: deque[float] = field(default_factory=deque[float])
+    later: deque[float] = field(default_factory=deque[float])
+
+    def forget(self, before: float) -> None:
+        for times in (self.starts, self.later):
+            while times and times[0] < before:
+                times.popleft()
+
+
+class Fleet:
+    """One node's count of starts per worker; `now` is the store's clock in seconds."""
+
+    def __init__(self, *, share: float = SHARE, floor: int = FLOOR) -> None:
+        self._share = share
+        self._floor = floor
+        self._counts: defaultdict[str, _Counts] = defaultdict(_Counts)
+
+    def may_take_over(self, worker: str, *, now: float) -> bool:
+        """Say whether one more second or later takeover of this worker's runs may be claimed at `now`."""
+        counts = self._counts[worker]
+        counts.forget(now - SPAN)
+        return len(counts.later) < self._floor + self._share * len(counts.starts)
+
+    def started(self, worker: str, *, now: float, later: bool) -> None:
+        """Count a claim that led to a start; `later` when it was a second or later takeover."""
+        counts = self._counts[worker]
+        counts.starts.append(now)
+        if later:
+            counts.later.append(now)

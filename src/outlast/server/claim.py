@@ -1,0 +1,140 @@
+"""From a run that is due to a run that is claimed: ask the plan, the prerequisites, the fleet, then the store.
+
+Rules:
+1. The claim is the last step before work starts. Whatever fails before it leaves the row untouched (B17).
+2. A prerequisite that refuses is asked again after a cool-down, which is kept outside the run row (B18).
+3. Losing the race starts nothing and changes nothing (H1).
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import assert_never
+
+from outlast.errors import ClaimLost
+from outlast.facts import ClaimMissed, PrerequisiteFailed, RunClaimed, RunSettled
+from outlast.fleet import Fleet
+from outlast.recovery import Cancel, Claim, Exhaust, Leave, Wait, exhausted, plan
+from outlast.run import Cancelled, Cause, Failed, Outcome, Run
+from outlast.server.conditions import Conditions
+from outlast.server.patience import insist
+from outlast.stores.base import NewClaim, RunStore
+
+COOL_DOWN = 30.0
+"""Seconds between two questions to a prerequisite that refused: it is a bill or a quota, not a hiccup."""
+ADMISSION_LIMIT = 10.0
+"""Seconds an admission may take; one that takes longer has not admitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A run to be driven; `cause` is why its last controller let go, None for a first claim."""
+
+    run: Run
+    cause: Cause | None
+
+
+class Claimant:
+    """Claims due runs for one node."""
+
+    def __init__(self, runs: RunStore, node: str, conditions: Conditions, fleet: Fleet) -> None:
+        self._runs = runs
+        self._node = node
+        self._conditions = conditions
+        self._fleet = fleet
+
+    async def claim(self, due: Run) -> Claimed | None:
+        """Read the run again, decide, and return it claimed, or None when there is nothing to drive.
+
+        Raises `StoreError` from the reading; the claim itself is insisted on.
+        """
+        loaded = await self._runs.load(due.owner, due.id)  # it waited for its turn: the row and the time have moved on
+        run, now = loaded.run, loaded.now
+        decision = plan(run, self._conditions.recovery, now=now, jitter=self._conditions.jitter())
+        try:
+            match decision:
+                case Leave() | Wait():
+                    pass
+                case Cancel(reason=reason):
+                    await self._settle(run, Cancelled(reason=reason))
+                case Exhaust():
+                    await self._exhaust(run, decision)
+                case Claim():
+                    return await self._carry_out(run, decision, now=now)
+                case _:
+                    assert_never(decision)
+        except ClaimLost:
+            self._conditions.report(ClaimMissed(run=run.log))
+        return None
+
+    async def _carry_out(self, run: Run, decision: Claim, *, now: float) -> Claimed | None:
+        later = decision.budget.takeovers > 1 and decision.cause not in (None, Cause.HANDOFF)
+        if later and not self._fleet.may_take_over(run.worker, now=now):
+            return None
+        if not await self._is_admitted(run):
+            return None
+        conditions = self._conditions
+        claim = NewClaim(
+            claim=conditions.mint(), node=self._node, budget=decision.budget, not_before=decision.not_before
+        )
+        claimed = await insist(
+            lambda: self._runs.claim(run, claim), during="claim", report=conditions.report, jitter=conditions.jitter
+        )
+        self._fleet.started(run.worker, now=now, later=later)
+        self._report_claim(claimed, decision.cause)
+        return Claimed(run=claimed, cause=decision.cause)
+
+    async def _is_admitted(self, run: Run) -> bool:
+        admit = self._conditions.admit
+        if admit is None or run.epoch == 0:  # the first claim was admitted when the run was accepted
+            return True
+        try:
+            async with asyncio.timeout(ADMISSION_LIMIT):
+                await admit(run)
+        except Exception:  # noqa: BLE001 - a hook of the application: whatever it raises, it did not admit
+            self._conditions.report(PrerequisiteFailed(run=run.log, retry_in=COOL_DOWN))
+            await self._runs.refuse(run, retry_in=COOL_DOWN)
+            return False
+        return True
+
+    async def _exhaust(self, run: Run, decision: Exhaust) -> None:
+        outcome = exhausted(decision, run, self._conditions.recovery)
+        await self._settle(run, outcome)
+        self._conditions.report(
+            RunClaimed(
+                run=run.log,
+                epoch=run.epoch + 1,
+                attempt=run.attempt,
+                takeovers=run.budget.takeovers,
+                cause=decision.cause,
+                exhausted=decision.limit,
+            )
+        )
+
+    async def _settle(self, run: Run, outcome: Outcome) -> None:
+        conditions = self._conditions
+        claim = conditions.mint()
+        settled = await insist(
+            lambda: self._runs.settle_unheld(run, outcome, claim=claim),
+            during="settle",
+            report=conditions.report,
+            jitter=conditions.jitter,
+        )
+        conditions.report(settlement(settled))
+
+    def _report_claim(self, run: Run, cause: Cause | None) -> None:
+        self._conditions.report(
+            RunClaimed(
+                run=run.log,
+                epoch=run.epoch,
+                attempt=run.attempt,
+                takeovers=run.budget.takeovers,
+                cause=cause,
+                exhausted=None,
+            )
+        )
+
+
+def settlement(run: Run) -> RunSettled:
+    """Return the fact that `run` has its outcome."""
+    code = run.outcome.code if isinstance(run.outcome, Failed) else None
+    return RunSettled(run=run.log, status=run.status, code=code)

@@ -1,0 +1,31 @@
+"""What every controller of one node works under: policies, limits, and the ways to report, mint and roll."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from outlast.facts import Report
+from outlast.lease import LeasePolicy
+from outlast.log.limits import LogLimits
+from outlast.recovery import RecoveryPolicy
+from outlast.run import Run
+
+STOP_GRACE = 5.0
+"""Seconds a stopped worker may take to come to its end before it is left behind."""
+
+Admit = Callable[[Run], Awaitable[None]]
+"""Asked before a run's first and every later claim; raises `NotAdmitted` to refuse. There is no request: it sees
+the stored owner, input and metadata."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """`jitter` gives numbers in [0, 1), `mint` fresh ids; both are injected so that a simulation can repeat itself."""
+
+    report: Report
+    mint: Callable[[], str]
+    jitter: Callable[[], float]
+    recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
+    lease: LeasePolicy = field(default_factory=LeasePolicy)
+    limits: LogLimits = field(default_factory=LogLimits)
+    stop_grace: float = STOP_GRACE
+    admit: Admit | None = None

@@ -1,0 +1,320 @@
+"""Drives one claimed run to its outcome, or to the point where another must.
+
+    fence ─> read head ─> charge ─> call the worker ─> append … ─> settle
+                            ^             │ Retry, at most `tries` times without progress
+                            └─────────────┘
+
+Rules:
+1. Whatever ends the driving is an `Ending`, and the first one decides: a failure after a stop stays a stop (H14).
+   Only a worker that came to its end by itself beats an ending that was decided while it did.
+2. What the worker said before the ending is made durable first. A completed run whose last words cannot be stored
+   is not completed.
+3. A controller that finds another claim on its run goes away in silence: no settle, no clean-up, no abort (H10).
+4. The worker runs in a task of its own, so that a deaf one can be left behind after `stop_grace`.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, assert_never
+
+from outlast.backoff import delay
+from outlast.errors import Fenced, OwnershipError, WorkerRaised
+from outlast.facts import ControllerStoodDown, RunReleased, WorkerCalled, WorkerFailed
+from outlast.recovery import TRY_BASE, Exhaust, Reaction, cause_of, classify, exhausted, verdict
+from outlast.run import Cancelled, Cause, Completed, Limit, Outcome, restarted, started
+from outlast.server.appender import Appender
+from outlast.server.claim import Claimed, settlement
+from outlast.server.conditions import Conditions
+from outlast.server.patience import insist
+from outlast.stores.base import Charge, Store
+from outlast.workers.base import ActiveRun, Worker
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The worker came to its end; `result` is what it returned, as JSON bytes."""
+
+    result: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """Something raised `error`: the worker, the appender, or the store."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAsked:
+    """A person stopped the run."""
+
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsSpent:
+    """The run may not call its worker once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOff:
+    """The node is closing: another is to go on."""
+
+
+Ending = Finished | Raised | StopAsked | CallsSpent | HandedOff
+
+
+class Controller:
+    """Drives the run its node has just claimed; `drive` is its one task.
+
+    `renewed_at` tells, on the loop's clock, when the node's newest accepted renewal was sent. `left_behind` is the
+    call of a worker that did not end when it was told to; its node keeps it until it does.
+    """
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        worker: Worker,
+        store: Store,
+        conditions: Conditions,
+        *,
+        renewed_at: Callable[[], float],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.run = claimed.run
+        self.claimed_at = loop.time()
+        self.left_behind: asyncio.Task[bytes | None] | None = None
+        self._cause = claimed.cause
+        self._worker = worker
+        self._store = store
+        self._conditions = conditions
+        self._renewed_at = renewed_at
+        self._calls = claimed.run.budget.calls
+        self._ending: asyncio.Future[Ending] = loop.create_future()
+        self._appender: Appender | None = None
+
+    # ---- what a node does -------------------------------------------------------------------
+
+    async def drive(self) -> None:
+        """Drive the run until it is settled, released or lost.
+
+        Raises what kept it from being released; the caller must then see to the release.
+        """
+        try:
+            appender = self._appender = await self._open()
+        except Exception as error:  # noqa: BLE001 - every error has its reaction
+            await self._conclude(Raised(error=error))
+            return
+        appending = asyncio.create_task(appender.run(), name=f"append {self.run.log}")
+        appending.add_done_callback(self._appended)
+        try:
+            ending = await self._work(appender)
+            appender.close()
+            await self._conclude(await _drained(ending, appending))
+        finally:
+            appender.close()
+            appending.cancel()
+
+    def stop(self, reason: str | None) -> None:
+        """End the run: its stop is a durable fact."""
+        self._decide(StopAsked(reason=reason))
+
+    def hand_off(self) -> None:
+        """Let go on purpose, so that another node goes on."""
+        self._decide(HandedOff())
+
+    def lose(self) -> None:
+        """Go away: by the rows, this claim does not hold the run any more."""
+        self._decide(Raised(error=Fenced("The node's renewal found this run held by another claim.")))
+
+    def wake(self) -> None:
+        """Look again whether ownership is proved."""
+        if self._appender is not None:
+            self._appender.wake()
+
+    # ---- the work ---------------------------------------------------------------------------
+
+    async def _open(self) -> Appender:
+        run, logs = self.run, self._store.logs
+        await self._insist(lambda: logs.fence(run.log, run.token), during="fence")
+        head = await self._insist(lambda: logs.head(run.log), during="head")
+        appender = Appender(
+            logs,
+            run,
+            head,
+            self._conditions,
+            renewed_at=self._renewed_at,
+            on_refusal=lambda refusal: self._decide(Raised(error=refusal)),
+        )
+        if head.cursor.seq == 0 or self._cause is None:
+            appender.put_nowait(started(run))
+        else:
+            appender.put_nowait(restarted(run, cause=self._cause, keep=0))
+        return appender
+
+    async def _work(self, appender: Appender) -> Ending:
+        tries = 0
+        while not self._ending.done():
+            said = appender.said
+            try:
+                ending = await self._charge() or await self._call(appender)
+            except Exception as error:  # noqa: BLE001 - every error has its reaction
+                return Raised(error=error)
+            if not isinstance(ending, Raised) or classify(ending.error) is not Reaction.AGAIN:
+                return ending
+            progressed = appender.said > said
+            tries = 1 if progressed else tries + 1
+            if tries > self._conditions.recovery.tries:
+                return ending
+            await self._wait_for_try(tries)
+            if progressed and not self._ending.done():
+                appender.put_nowait(restarted(self.run, cause=Cause.WORKER, keep=0))
+        return self._ending.result()
+
+    async def _charge(self) -> Ending | None:
+        run, runs, number = self.run, self._store.runs, self._calls + 1
+        limit = self._conditions.recovery.call_limit(run.budget)
+        charge = await self._insist(
+            lambda: runs.charge(run, run.token, number=number, limit=limit), during="charge"
+        )
+        match charge:
+            case Charge.GRANTED:
+                self._calls = number
+                self._conditions.report(WorkerCalled(run=run.log, epoch=run.epoch, call=number))
+                return None
+            case Charge.STOPPED:
+                return StopAsked(reason=None)  # the settle puts in the reason that is stored with the stop
+            case Charge.SPENT:
+                return CallsSpent()
+            case _:
+                assert_never(charge)
+
+    async def _call(self, appender: Appender) -> Ending:
+        active = ActiveRun(self.run, appender, stopping=self._ending.done)
+        call = asyncio.create_task(self._worker.call(active), name=f"worker {self.run.log}")
+        try:
+            either: set[asyncio.Future[Any]] = {call, self._ending}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)  # no deadline: a worker's time is its own
+            if not call.done():
+                call.cancel()
+                await asyncio.wait({call}, timeout=self._conditions.stop_grace)
+        finally:
+            if not call.done():
+                call.cancel()
+                self.left_behind = call
+        return self._ending_of(call)
+
+    def _ending_of(self, call: "asyncio.Task[bytes | None]") -> Ending:
+        if call.done() and not call.cancelled() and call.exception() is None:
+            return Finished(result=call.result())
+        if self._ending.done():
+            return self._ending.result()
+        try:
+            call.result()
+        except asyncio.CancelledError as error:
+            cancelled = WorkerRaised("the worker cancelled itself")
+            cancelled.__cause__ = error
+            return Raised(error=cancelled)
+        except Exception as error:  # noqa: BLE001 - every error has its reaction
+            self._report_failure(error)
+            return Raised(error=error)
+        raise AssertionError("a call that is done has a result or an error")
+
+    async def _wait_for_try(self, tries: int) -> None:
+        conditions = self._conditions
+        pause = delay(tries, base=TRY_BASE, cap=conditions.recovery.cap, jitter=conditions.jitter())
+        await asyncio.wait({self._ending}, timeout=pause)
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    async def _conclude(self, ending: Ending) -> None:
+        try:
+            await self._carry_out(ending)
+        except OwnershipError:
+            self._stand_down()
+        except Exception as error:  # noqa: BLE001 - a settle that failed unclassified is a release like any other
+            await self._release(cause_of(error))
+
+    async def _carry_out(self, ending: Ending) -> None:
+        match ending:
+            case Finished(result=result):
+                await self._settle(Completed(result=result))
+            case StopAsked(reason=reason):
+                await self._settle(Cancelled(reason=reason))
+            case CallsSpent():
+                spent = Exhaust(limit=Limit.CALLS, cause=Cause.WORKER)
+                await self._settle(exhausted(spent, self.run, self._conditions.recovery))
+            case HandedOff():
+                await self._release(Cause.HANDOFF)
+            case Raised(error=error):
+                await self._react(error)
+            case _:
+                assert_never(ending)
+
+    async def _react(self, error: BaseException) -> None:
+        reaction = classify(error)
+        match reaction:
+            case Reaction.STAND_DOWN:
+                self._stand_down()
+            case Reaction.FAIL | Reaction.AGAIN:
+                await self._settle(verdict(error))
+            case Reaction.RELEASE | Reaction.PAUSE:  # an unanswered store is insisted on below; here it is no verdict
+                await self._release(cause_of(error))
+            case _:
+                assert_never(reaction)
+
+    async def _settle(self, outcome: Outcome) -> None:
+        run, runs = self.run, self._store.runs
+        settled = await self._insist(lambda: runs.settle(run, run.token, outcome), during="settle")
+        self._conditions.report(settlement(settled))
+
+    async def _release(self, cause: Cause) -> None:
+        run, runs = self.run, self._store.runs
+        try:
+            await self._insist(lambda: runs.release(run, run.token, cause), during="release")
+        except OwnershipError:
+            self._stand_down()
+        else:
+            self._conditions.report(RunReleased(run=run.log, cause=cause))
+
+    def _stand_down(self) -> None:
+        self._conditions.report(ControllerStoodDown(run=self.run.log, epoch=self.run.epoch))
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    def _decide(self, ending: Ending) -> None:
+        if not self._ending.done():
+            self._ending.set_result(ending)
+
+    def _appended(self, appending: "asyncio.Task[None]") -> None:
+        error = None if appending.cancelled() else appending.exception()
+        if error is not None:
+            self._decide(Raised(error=error))
+
+    def _report_failure(self, error: BaseException) -> None:
+        raised = error.__cause__ or error
+        frames = tuple(
+            f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(raised.__traceback__)
+        )
+        self._conditions.report(WorkerFailed(run=self.run.log, error=type(raised).__name__, frames=frames))
+
+    async def _insist(self, operation: Callable[[], Awaitable[T]], *, during: str) -> T:
+        conditions = self._conditions
+        return await insist(operation, during=during, report=conditions.report, jitter=conditions.jitter)
+
+
+async def _drained(ending: Ending, appending: "asyncio.Task[None]") -> Ending:
+    """Wait until what was said is durable, and return what the ending becomes if it cannot be."""
+    if isinstance(ending, Raised) and classify(ending.error) is Reaction.STAND_DOWN:
+        return ending
+    await asyncio.wait({appending})  # no deadline: the settle behind it needs the store as well
+    error = appending.exception()
+    if error is None:
+        return ending
+    if isinstance(ending, Finished) or classify(error) is Reaction.STAND_DOWN:
+        return Raised(error=error)
+    return ending

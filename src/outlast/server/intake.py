@@ -1,0 +1,124 @@
+"""Where runs come in, are stopped and are looked up: the same for an HTTP request and for the host application."""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
+from hashlib import sha256
+
+from outlast.errors import Draining, InputInvalid, NotStarted, RunNotFound, UnknownWorker
+from outlast.log.event import JSON, encode_json
+from outlast.run import Run, Status
+from outlast.server.conditions import Conditions
+from outlast.stores.base import Loaded, NewRun, RunStore, Started, Stopped
+
+_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
+
+
+def is_id(text: str) -> bool:
+    """Say whether `text` may name a run or a thread: it stands unquoted in a URL, a header and a terminal."""
+    return _ID.fullmatch(text) is not None and text not in {".", ".."}
+
+
+class Door(Enum):
+    """Whether runs are let in."""
+
+    NOT_STARTED = auto()
+    OPEN = auto()
+    DRAINING = auto()
+
+
+class Intake:
+    """The runs of one node's store, as callers see them. Another owner's run is not found (A5)."""
+
+    def __init__(self, runs: RunStore, workers: Collection[str], conditions: Conditions) -> None:
+        self.door = Door.NOT_STARTED
+        self._runs = runs
+        self._workers = workers
+        self._conditions = conditions
+
+    async def start(
+        self,
+        *,
+        owner: str,
+        worker: str,
+        input: JSON,
+        id: str | None = None,
+        thread: str | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+    ) -> Started:
+        """Accept a run; when this returns, it survives the death of every process (A2).
+
+        The same id with the same worker, thread and input is the same run (A1); without `id` a fresh one is minted.
+        Raises `InputInvalid`, `UnknownWorker`, `NotAdmitted`, `IdConflict`, `ThreadBusy`, `NotStarted`, `Draining`,
+        `StoreUnavailable`.
+        """
+        self._check_open(letting_in=True)
+        for name in (id, thread):
+            if name is not None and not is_id(name):
+                raise InputInvalid("An id is 1 to 128 letters, digits or any of . _ ~ -")
+        if worker not in self._workers:
+            raise UnknownWorker("No worker of this name is registered here; GET /healthz lists those that are.")
+        new = NewRun(
+            owner=owner,
+            id=id or self._conditions.mint(),
+            log=self._conditions.mint(),
+            worker=worker,
+            thread=thread,
+            input=encode_json(input),
+            metadata=encode_json(metadata or {}),
+            digest=digest(worker, thread, input),
+        )
+        await self._admit(new)
+        return await self._runs.start(new)
+
+    async def stop(self, *, owner: str, id: str, reason: str | None = None) -> Stopped:
+        """Make a stop a durable fact; an id that is not known yet is remembered (S1). Raises `InputInvalid`."""
+        self._check_open()
+        if not is_id(id):
+            raise InputInvalid("An id is 1 to 128 letters, digits or any of . _ ~ -")
+        return await self._runs.stop(owner, id, reason=reason)
+
+    async def load(self, *, owner: str, id: str) -> Loaded:
+        """Return a run and the store's clock. Raises `RunNotFound`."""
+        self._check_open()
+        if not is_id(id):
+            raise RunNotFound("There is no such run.")
+        return await self._runs.load(owner, id)
+
+    async def list(
+        self, *, owner: str, status: Status | None = None, before: str | None = None, limit: int = 50
+    ) -> Sequence[Run]:
+        """Return the owner's runs, newest first, at most `limit`; only those older than run `before` when given."""
+        self._check_open()
+        return await self._runs.list(owner, status=status, before=before, limit=limit)
+
+    def _check_open(self, *, letting_in: bool = False) -> None:
+        if self.door is Door.NOT_STARTED:
+            raise NotStarted(
+                "Outlast is not running in this application: pass `lifespan=outlast.lifespan` to FastAPI or "
+                "Starlette, or enter `async with outlast:` in your own lifespan."
+            )
+        if letting_in and self.door is Door.DRAINING:
+            raise Draining("This node is closing; start the run on another, or in a moment.")
+
+    async def _admit(self, new: NewRun) -> None:
+        if self._conditions.admit is not None:
+            await self._conditions.admit(
+                Run(
+                    owner=new.owner,
+                    id=new.id,
+                    log=new.log,
+                    worker=new.worker,
+                    thread=new.thread,
+                    input=new.input,
+                    metadata=new.metadata,
+                    digest=new.digest,
+                )
+            )
+
+
+def digest(worker: str, thread: str | None, input: JSON) -> bytes:
+    """Return SHA-256 over the canonical JSON of what a run's id stands for: keys sorted, no spaces, ASCII."""
+    said = {"worker": worker, "thread": thread, "input": input}
+    return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).digest()

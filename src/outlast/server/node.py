@@ -1,0 +1,236 @@
+"""A node: one process's share in driving runs. It claims what is due, hosts controllers, and keeps its lease.
+
+Rules:
+1. Every node does all of this; nothing is elected. Readers only read: they never start or claim anything (A4).
+2. Its loops report what they could not do, and go on.
+3. A node that has just regained its store waits one TTL before it claims others' runs, so that their holders renew
+   first (H18).
+4. A run it holds by the rows has a controller, or is on its way to be released (O1).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from outlast.errors import OutlastError, OwnershipError, StoreError
+from outlast.facts import NodeBuried, NodeStarted, NodeStopped, StoreTroubled
+from outlast.fleet import Fleet
+from outlast.recovery import cause_of
+from outlast.run import Cause, Run
+from outlast.server.claim import Claimant
+from outlast.server.conditions import Conditions
+from outlast.server.controller import Controller
+from outlast.server.outbox import Outbox
+from outlast.server.pulse import Pulse
+from outlast.server.renewal import Keeper, Pacer, Renewed
+from outlast.stores.base import Store
+from outlast.workers.base import Worker
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks when nothing rings: a dead node's runs are found this late at most (B1)."""
+LOOK_AGAIN = 0.01
+"""Seconds before the next look at the least: a due time that is a rounding error away must not spin."""
+LOOK_AT = 256
+"""Due runs read in one look."""
+STARTS_AT_ONCE = 64
+"""Claims under way at the same time: a node that takes over five hundred runs starts them in eight waves."""
+CLOSE_GRACE = 10.0
+"""Seconds controllers may take to let go of their runs before they are cancelled; their lease is gone either way."""
+
+
+class Node:
+    """Drives the runs of `store` for which it has workers; `run` is its one task.
+
+    `id` is minted and never used again. `pacer` renews the lease, a `RenewalThread` in earnest.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        workers: Mapping[str, Worker],
+        conditions: Conditions,
+        *,
+        pacer: Pacer,
+    ) -> None:
+        self.id = conditions.mint()
+        self.pulse = Pulse()
+        self._store = store
+        self._workers = workers
+        self._conditions = conditions
+        self._pacer = pacer
+        self._closing = asyncio.Event()
+        self._claimant = Claimant(store.runs, self.id, conditions, Fleet())
+        self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._starting: set[str] = set()
+        self._hosts: set[asyncio.Task[None]] = set()
+        self._controllers: dict[str, Controller] = {}
+        self._unreleased: dict[str, tuple[Run, Cause]] = {}
+        self._left_behind: set[asyncio.Task[bytes | None]] = set()
+        self._keeper: Keeper | None = None
+        self._passed_over = 0
+        self._troubled_since: float | None = None
+        self._takes_over_from = 0.0
+
+    async def run(self, on_started: Callable[[], None]) -> None:
+        """Join, call `on_started`, work until `close`, then let go of everything and leave.
+
+        Raises what kept the node from joining.
+        """
+        runs, lease, report = self._store.runs, self._conditions.lease, self._conditions.report
+        loop = asyncio.get_running_loop()
+        await runs.join(self.id, ttl=lease.ttl)
+        self._keeper = Keeper(
+            self._store.renewer(self.id, ttl=lease.ttl),
+            lease,
+            clock=loop.time,
+            report=report,
+            on_renewed=lambda renewed: self._tell_loop(loop, renewed),
+        )
+        self._pacer.start(self._keeper)
+        report(NodeStarted(node=self.id))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                outbox = Outbox(runs, self._workers, self._conditions)
+                loops = [
+                    tasks.create_task(self._look(tasks), name="look"),
+                    tasks.create_task(outbox.run(), name="outbox"),
+                    tasks.create_task(self.pulse.run(self._beat), name="pulse"),
+                ]
+                on_started()
+                await self._closing.wait()  # no deadline: a node works until it is closed
+                for each in loops:
+                    each.cancel()
+                await self._let_go()
+            report(NodeStopped(node=self.id))
+        finally:
+            self._pacer.close()
+            with suppress(StoreError):
+                await runs.leave(self.id)
+
+    def close(self) -> None:
+        """Let go of everything and end `run`."""
+        self._closing.set()
+
+    # ---- looking ----------------------------------------------------------------------------
+
+    async def _look(self, tasks: asyncio.TaskGroup) -> None:
+        bell = self._store.runs.subscribe()
+        try:
+            while True:
+                pause = LOOK_EVERY
+                try:
+                    pause = await self._look_once(tasks)
+                    self._is_well()
+                except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
+                    self._is_troubled(error)
+                await bell.wait(max(LOOK_AGAIN, pause))
+        finally:
+            bell.close()
+
+    async def _look_once(self, tasks: asyncio.TaskGroup) -> float:
+        runs = self._store.runs
+        for node in await runs.bury(self.id):
+            self._conditions.report(NodeBuried(node=node))
+        await self._release_the_unreleased()
+        if self._controllers:
+            await self._hand_over_stops()
+        due = await runs.due(self._workers.keys(), limit=LOOK_AT + len(self._starting) + self._passed_over)
+        self._passed_over = 0
+        for run in due.runs:
+            if run.log in self._starting or run.log in self._controllers:
+                continue
+            if run.holder is not None and asyncio.get_running_loop().time() < self._takes_over_from:
+                self._passed_over += 1
+                continue
+            self._starting.add(run.log)
+            host = tasks.create_task(self._host(run), name=f"host {run.log}")
+            self._hosts.add(host)
+            host.add_done_callback(self._hosts.discard)
+        return LOOK_EVERY if due.next_at is None else min(LOOK_EVERY, due.next_at - due.now)
+
+    async def _hand_over_stops(self) -> None:
+        for run in await self._store.runs.stops(self.id):
+            controller = self._controllers.get(run.log)
+            if controller is not None and run.stop is not None:
+                controller.stop(run.stop.reason)
+
+    def _is_troubled(self, error: Exception) -> None:
+        if self._troubled_since is None:
+            self._troubled_since = asyncio.get_running_loop().time()
+            self._conditions.report(StoreTroubled(during="look", error=_code(error)))
+
+    def _is_well(self) -> None:
+        now = asyncio.get_running_loop().time()
+        lease = self._conditions.lease
+        if self._troubled_since is not None and now - self._troubled_since >= lease.renew_every:
+            self._takes_over_from = now + lease.ttl  # rule 3; a shorter outage cost nobody a lease
+        self._troubled_since = None
+
+    # ---- hosting ----------------------------------------------------------------------------
+
+    async def _host(self, run: Run) -> None:
+        try:
+            async with self._slots:
+                claimed = await self._claimant.claim(run)
+            if claimed is None:
+                self._passed_over += 1
+                return
+            worker, renewed_at = self._workers[run.worker], self._renewed_at
+            controller = Controller(claimed, worker, self._store, self._conditions, renewed_at=renewed_at)
+            self._controllers[run.log] = controller
+            if self._closing.is_set():
+                controller.hand_off()
+            await self._drive(controller)
+        except OutlastError as error:
+            self._conditions.report(StoreTroubled(during="claim", error=error.code))
+        finally:
+            self._starting.discard(run.log)
+            self._controllers.pop(run.log, None)
+
+    async def _drive(self, controller: Controller) -> None:
+        try:
+            await controller.drive()
+        except Exception as error:  # noqa: BLE001 - it could not even release: the look loop goes on trying (rule 4)
+            self._unreleased[controller.run.log] = (controller.run, cause_of(error))
+            self._conditions.report(StoreTroubled(during="release", error=_code(error)))
+        if controller.left_behind is not None:
+            self._left_behind.add(controller.left_behind)
+            controller.left_behind.add_done_callback(self._left_behind.discard)
+
+    async def _release_the_unreleased(self) -> None:
+        for log, (run, cause) in tuple(self._unreleased.items()):
+            with suppress(OwnershipError):
+                await self._store.runs.release(run, run.token, cause)
+            del self._unreleased[log]
+
+    async def _let_go(self) -> None:
+        for controller in self._controllers.values():
+            controller.hand_off()
+        if self._hosts:
+            _, late = await asyncio.wait(self._hosts, timeout=CLOSE_GRACE)
+            for host in late:
+                host.cancel()
+
+    # ---- the lease --------------------------------------------------------------------------
+
+    def _tell_loop(self, loop: asyncio.AbstractEventLoop, renewed: Renewed) -> None:
+        with suppress(RuntimeError):  # the loop is closed: its controllers are gone
+            loop.call_soon_threadsafe(self._renewed, renewed)
+
+    def _renewed(self, renewed: Renewed) -> None:
+        for log, controller in self._controllers.items():
+            if controller.claimed_at < renewed.sent_at and renewed.held.get(log) != controller.run.epoch:
+                controller.lose()
+            else:
+                controller.wake()
+
+    def _renewed_at(self) -> float:
+        return self._keeper.renewed_at if self._keeper is not None else 0.0
+
+    def _beat(self, now: float) -> None:
+        if self._keeper is not None:
+            self._keeper.beat_at = now
+
+
+def _code(error: Exception) -> str:
+    return error.code if isinstance(error, OutlastError) else type(error).__name__

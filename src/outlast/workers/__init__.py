@@ -1,0 +1,1 @@
+"""Workers: what does a run's work, and what it is given to do it with."""
