@@ -37,7 +37,7 @@ CHECKS = {
     "lint": ["ruff", "check", "."],
     "mypy": ["mypy"],
     "pyright": ["pyright"],
-    "imports": ["lint-imports"],
+    "imports": ["lint-imports", "--no-logo"],
 }
 
 

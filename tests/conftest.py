@@ -1,7 +1,11 @@
-"""What every test has: one backend, no clock over its examples, and long forms only when asked for."""
+"""What every test has: one backend, no clock over its examples, nothing left behind, long forms only when asked for."""
+
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import settings
+
+from outlast.testing.leaks import check_leaks
 
 # A deadline per example would be a timed assertion on real time, which a busy machine fails.
 settings.register_profile("short", deadline=None)
@@ -28,3 +32,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def anyio_backend() -> str:
     # The shells are plain asyncio; a test on virtual time overrides this with its loop.
     return "asyncio"
+
+
+@pytest.fixture
+async def no_async_leaks() -> AsyncIterator[None]:
+    async with check_leaks():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves tasks, threads of ours or open files behind. Set up first, it looks last."""
+    if "anyio_backend" in request.fixturenames:  # anyio gives it to asynchronous tests alone
+        request.getfixturevalue("no_async_leaks")
+        yield
+    else:
+        with check_leaks():
+            yield

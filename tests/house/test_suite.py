@@ -1,6 +1,7 @@
-"""What tests/conftest.py gives to every test, seen from a suite that runs under it."""
+"""What tests/conftest.py and the settings of pytest give to every test, seen from a suite that runs under them."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from tests.house import tree
 
-SAMPLE = """
+FINE = """
 import pytest
 from hypothesis import settings
 
@@ -25,16 +26,48 @@ async def test_an_async_test(anyio_backend_name: str) -> None:
     assert anyio_backend_name == "asyncio"
 """
 
+# What is wrong in a file of tests, and what the suite says about it.
+CARELESS = {
+    "warning": ("import warnings\ndef test_it() -> None:\n    warnings.warn('careless')\n", "UserWarning: careless"),
+    "marker": (
+        "import pytest\n@pytest.mark.behavior('B1')\ndef test_it() -> None: ...\n",
+        "'behavior' not found in `markers`",
+    ),
+    "surprise": ("import pytest\n@pytest.mark.xfail\ndef test_it() -> None: ...\n", "XPASS(strict)"),
+    "thread": (
+        """
+import threading
 
-def outcome(sample: Path, *options: str) -> str:
-    """Run a file as a suite of this house; answer what pytest says in the end."""
+def test_it() -> None:
+    threading.Thread(target=threading.Event().wait, args=[30], name="outlast-forgotten", daemon=True).start()
+""",
+        "thread 'outlast-forgotten' at",
+    ),
+    "task": (
+        """
+import asyncio
+import pytest
+
+forgotten = set()
+
+@pytest.mark.anyio
+async def test_it() -> None:
+    forgotten.add(asyncio.create_task(asyncio.Event().wait(), name="forgotten-task"))
+""",
+        "task 'forgotten-task' waits in",
+    ),
+}
+
+
+def outcome(folder: Path, *options: str) -> str:
+    """Run a folder as a suite of this house; answer all that pytest says."""
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     # A suite inside a suite must not take the outer one's workers or options for its own; and it may keep what it
     # compiled, else each of them compiles pytest's plugins again.
     outer = {name for name in os.environ if name.startswith("PYTEST_")} | {"PYTHONDONTWRITEBYTECODE"}
     environment = {name: value for name, value in os.environ.items() if name not in outer}
     done = subprocess.run(
-        [*command, *options, str(sample)],
+        [*command, *options, str(folder)],
         cwd=tree.ROOT,
         env=environment,
         check=False,
@@ -45,35 +78,29 @@ def outcome(sample: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def sample(tmp_path: Path) -> Path:
-    path = tmp_path / "test_sample.py"
-    path.write_text(SAMPLE, encoding="utf-8")
-    return path
+@pytest.fixture(scope="module")
+def careless(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Run all careless files as one suite."""
+    folder = tmp_path_factory.mktemp("careless")
+    for name, (source, _) in CARELESS.items():
+        (folder / f"test_{name}.py").write_text(source, encoding="utf-8")
+    return outcome(folder, "--continue-on-collection-errors")
 
 
-def test_a_long_form_is_skipped_by_name(sample: Path) -> None:
-    said = outcome(sample)
-    assert "2 passed, 1 skipped" in said
-    assert "a long form: --all runs it" in said
-
-
-def test_all_runs_the_long_forms_too(sample: Path) -> None:
-    assert "3 passed" in outcome(sample, "--all")
+@pytest.mark.parametrize("name", CARELESS)
+def test_carelessness_fails(careless: str, name: str) -> None:
+    _, said = CARELESS[name]
+    assert said in careless
+    assert re.search(rf"^(FAILED|ERROR) .*/test_{name}\.py", careless, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("import warnings\ndef test_it() -> None:\n    warnings.warn('careless')\n", "UserWarning: careless"),
-        (
-            "import pytest\n@pytest.mark.behavior('B1')\ndef test_it() -> None: ...\n",
-            "'behavior' not found in `markers`",
-        ),
-        ("import pytest\n@pytest.mark.xfail\ndef test_it() -> None: ...\n", "XPASS(strict)"),
-    ],
-    ids=["a warning", "an unknown marker", "an expected failure that passes"],
+    ("options", "ending"),
+    [([], "2 passed, 1 skipped"), (["--all"], "3 passed")],
+    ids=["short", "all"],
 )
-def test_carelessness_fails(sample: Path, wrong: str, said: str) -> None:
-    sample.write_text(wrong, encoding="utf-8")
-    assert said in outcome(sample)
+def test_long_forms_are_skipped_unless_all_is_asked_for(tmp_path: Path, options: list[str], ending: str) -> None:
+    (tmp_path / "test_fine.py").write_text(FINE, encoding="utf-8")
+    said = outcome(tmp_path, *options)
+    assert ending in said
+    assert ("a long form: --all runs it" in said) is (not options)

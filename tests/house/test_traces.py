@@ -8,7 +8,7 @@ from tests.house import tree
 UNFINISHED = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X]|HAC[K]|NotImplementedErro[r])\b")
 MACHINES = re.compile(
     r"(?<![\w.])/(?:wor[k]|tm[p]|roo[t]|hom[e]/\w+|User[s]/\w+)/"
-    r"|\.\./share[d]\b|\.librar[y]\b"
+    r"|\.\./share[d]\b|/\.librar[y]\b"
     r"|\bpyp[i]\.org|pythonhoste[d]\.org|npmj[s]\.org|crate[s]\.io|debia[n]\.org|golan[g]\.org"
 )
 

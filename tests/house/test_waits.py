@@ -6,19 +6,23 @@ from collections.abc import Iterator
 from tests.house import tree
 
 SLEEPERS = {"time", "asyncio", "anyio", "trio"}
+# A module that brings the virtual clock may let it pass: there a sleep costs nothing and is exact.
+VIRTUAL = "outlast.testing.clock"
 MOCKS = {"mock", "unittest", "pytest_mock"}
 
 
 def shortcuts(syntax: ast.AST) -> Iterator[str]:
     """Find sleeps and mocks; `asyncio.sleep(0)` is a way to let others run, not a sleep."""
+    imports = {node.module for node in ast.walk(syntax) if isinstance(node, ast.ImportFrom)}
+    sleepers = SLEEPERS - {"asyncio"} if VIRTUAL in imports else SLEEPERS
     for node in ast.walk(syntax):
         line = f"line {getattr(node, 'lineno', 0)}"
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="sleep"), args=arguments):
-                if owner in SLEEPERS and [ast.unparse(each) for each in arguments] != ["0"]:
+                if owner in sleepers and [ast.unparse(each) for each in arguments] != ["0"]:
                     yield f"{line}: sleeps"
             case ast.ImportFrom(module=str(module), names=names):
-                if module in SLEEPERS and any(each.name == "sleep" for each in names):
+                if module in sleepers and any(each.name == "sleep" for each in names):
                     yield f"{line}: imports sleep"
                 if module.split(".")[0] in MOCKS:
                     yield f"{line}: mocks"
@@ -58,3 +62,8 @@ def test_it(mocker):
         "line 6: sleeps",
         "line 8: sleeps",
     ]
+
+
+def test_a_sleep_on_the_virtual_clock_costs_nothing_and_one_of_the_thread_does() -> None:
+    source = "from outlast.testing.clock import VirtualLoop\nasyncio.sleep(5)\ntime.sleep(5)\n"
+    assert list(shortcuts(ast.parse(source))) == ["line 3: sleeps"]

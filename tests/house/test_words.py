@@ -36,7 +36,7 @@ GROUND = {"lock": "lease", "mutex": "lease", "session": "run", "task": "run"}
 # Words that belong to some rooms alone.
 ROOMS = {
     "generation": ("epoch", ["outlast.client", "outlast.supervision", "outlast.testing"]),
-    "heartbeat": ("lease", ["outlast.wire", "outlast.server", "outlast.client", "outlast.supervision"]),
+    "heartbeat": ("lease", ["outlast.wire", "outlast.server", "outlast.client", "outlast.assembly", "outlast.cli"]),
     "offset": ("cursor", ["outlast.wire", "outlast.client", "outlast.stores"]),
     "session": ("run", ["outlast.wire", "outlast.client", "outlast.server"]),
 }
