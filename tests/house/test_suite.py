@@ -91,7 +91,7 @@ def careless(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_carelessness_fails(careless: str, name: str) -> None:
     _, said = CARELESS[name]
     assert said in careless
-    assert re.search(rf"^(FAILED|ERROR) .*/test_{name}\.py", careless, re.MULTILINE)
+    assert re.search(rf"^(FAILED|ERROR) .*\btest_{name}\.py", careless, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
