@@ -1,0 +1,233 @@
+"""Follows one run over however many connections it takes: each event once and in order, a gap told, then the end.
+
+Rules of this file:
+
+1. The cursor is ours, not the connection's. It moves when the reader comes back for the next item, so an exception
+   in the reader's code leaves it before the event that was being handled.
+2. Nothing of a frame that broke off is used; what comes again after a reconnection is dropped by its number.
+3. A number that was skipped is never passed over: the events are asked for again, and where the peer skips them a
+   second time it does not keep to the wire, and the follow ends.
+4. Silence counts only while we wait for bytes. A slow reader slows the server down and costs no connection.
+5. Only proof of life ends a backoff: an event that the reader took, or a heartbeat. A server that accepts and hangs
+   up is tried ever more rarely.
+6. What another try cannot cure ends typed: a refusal, an event too large, bytes that are no frames of ours.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+from urllib.parse import quote
+
+import httpx2
+
+from outlast.backoff import JITTER, delay
+from outlast.client.link import Headers, HeadersOf, Link, Lost, Trouble, direct
+from outlast.client.received import Received, ReceivedEvent, ReceivedGap, event_of, gap_of
+from outlast.errors import InputInvalid, WireError
+from outlast.log.cursor import Cursor
+from outlast.log.event import JSON
+from outlast.wire import native
+from outlast.wire.sse import FrameTooLarge, Message
+
+BASE: Final = 0.5
+"""Seconds before the second try: a server that restarts is often back by then."""
+CAP: Final = 8.0
+"""Seconds between tries at most: a person is looking at the screen."""
+LONGEST_PAUSE: Final = 300.0
+"""Seconds a server may ask us to stay away: more is a mistake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connecting:
+    """A try is under way; `attempt` counts from 1 since the last proof of life."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The server is speaking; `beat` is its newest heartbeat over this connection, empty before one came."""
+
+    beat: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """There is no stream; the next try, number `attempt`, comes in `seconds`."""
+
+    trouble: Trouble
+    seconds: float
+    attempt: int
+
+
+LinkState: TypeAlias = Connecting | Live | Waiting
+
+
+async def follow(
+    url: str,
+    run: str,
+    *,
+    after: Cursor | str | None = None,
+    headers: Headers | HeadersOf | None = None,
+    client: httpx2.AsyncClient | None = None,
+    on_state: Callable[[LinkState], None] | None = None,
+    jitter: Callable[[], float] = random.random,
+) -> AsyncGenerator[Received, None]:
+    """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
+
+    `url` is where Outlast's routes are, such as `http://127.0.0.1:8400`. A lost connection is made again, for as
+    long as it takes; events that cannot be served are told as a `ReceivedGap`. `headers` may be a callable, sync or
+    async: it is asked before every try, and once more after a 401. `on_state` hears what becomes of the connection.
+
+    Raises the `Refusal` that the server answered (`RunNotFound`, `Unauthenticated`, …), `InputInvalid` for an
+    impossible url, header or run id, `FrameTooLarge` for an event that no try can bring, and `WireError` for a peer
+    that does not keep to the wire. Source: R2, R3, R4, R12, the native wire.
+    """
+    address = _address(url, run)
+    cursor = after if isinstance(after, Cursor) else Cursor.parse(after or "")
+    async with AsyncExitStack() as stack:
+        used = client if client is not None else await stack.enter_async_context(direct())
+        reader = _Reader(partial(Link, used, address), cursor, headers, on_state or _unheard, jitter)
+        stack.push_async_callback(reader.close)
+        while (messages := await reader.receive()) is not None:
+            for received in reader.accept(messages):
+                yield received
+                reader.take(received)
+
+
+def _address(url: str, run: str) -> str:
+    try:
+        base = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise InputInvalid("This is no url; one looks like http://127.0.0.1:8400.") from error
+    if base.scheme not in {"http", "https"} or not base.host:
+        raise InputInvalid("A url begins with http:// or https:// and names a host, such as http://127.0.0.1:8400.")
+    if run in {"", ".", ".."}:
+        raise InputInvalid("This is no run's id.")
+    return f"{url.rstrip('/')}/runs/{quote(run, safe='')}/events"
+
+
+def _unheard(_state: LinkState) -> None:
+    """Tell nobody."""
+
+
+class _Reader:
+    """One reader's place in a log, and what has become of its connections."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Link],
+        cursor: Cursor,
+        headers: Headers | HeadersOf | None,
+        tell: Callable[[LinkState], None],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._connect = connect
+        self._cursor = cursor
+        self._headers = headers
+        self._tell = tell
+        self._jitter = jitter
+        self._link: Link | None = None
+        self._lost: Lost | None = None  # found among frames, acted on before the next ones are asked for
+        self._over = False
+        self._failures = 0
+        self._skipped_at: Cursor | None = None
+
+    async def receive(self) -> Sequence[Message] | None:
+        """Return the next frames, over however many connections; None when nothing more will come.
+
+        Without a deadline: a run may be silent for as long as it likes, and a server away.
+        """
+        while not self._over:
+            try:
+                link = self._link or await self._open()
+                if self._lost is not None:
+                    raise self._lost
+                if not self._over:
+                    return await link.receive()
+            except Lost as lost:
+                await self._wait(lost)
+            except FrameTooLarge as error:
+                sentence = f"The event after {self._cursor} is larger than this reader takes."
+                raise FrameTooLarge(sentence, last_id=error.last_id, messages=()) from None
+        return None
+
+    def accept(self, messages: Sequence[Message]) -> Iterator[Received]:
+        """Yield what the reader has not taken yet; nothing more once the connection turned out to be of no use."""
+        for message in messages:
+            if self._over or self._lost is not None:
+                return
+            control = native.control_from_frame(message)
+            received = self._read(message) if control is None else self._hear(control)
+            if received is not None:
+                yield received
+
+    def take(self, received: Received) -> None:
+        """Move behind what the reader has taken."""
+        self._cursor = received.cursor
+        if isinstance(received, ReceivedEvent):
+            self._failures = 0
+            self._over = received.is_terminal
+
+    async def close(self) -> None:
+        """Let go of the connection. Harmless twice."""
+        link, self._link, self._lost = self._link, None, None
+        if link is not None:
+            await link.close()
+
+    async def _open(self) -> Link:
+        self._tell(Connecting(attempt=self._failures + 1))
+        self._link = link = self._connect()
+        self._over = not await link.open(self._cursor, self._headers)
+        return link
+
+    async def _wait(self, lost: Lost) -> None:
+        asked = max(lost.pause, self._link.pause if self._link else 0.0)
+        await self.close()
+        self._failures += 1
+        jitter = self._jitter()
+        floor = min(asked, LONGEST_PAUSE) * (1 + JITTER * jitter)  # never earlier than asked, and not all at once
+        seconds = max(floor, delay(self._failures, base=BASE, cap=CAP, jitter=jitter))
+        self._tell(Waiting(trouble=lost.trouble, seconds=seconds, attempt=self._failures + 1))
+        await asyncio.sleep(seconds)
+
+    def _read(self, message: Message) -> ReceivedEvent | None:
+        """Return a stored event when it is the next one."""
+        received = event_of(message)
+        if received is None or received.seq <= self._cursor.seq:
+            return None
+        if received.seq == self._cursor.seq + 1:
+            return received
+        if self._skipped_at == self._cursor:
+            raise WireError(f"The peer left out what follows {self._cursor}, and did so again when asked for it.")
+        self._skipped_at = self._cursor
+        self._lost = Lost(Trouble.SKIPPED)
+        return None
+
+    def _hear(self, control: native.Control) -> ReceivedGap | None:
+        """Take in a control frame; one that this version does not know says nothing to it (M3)."""
+        match control.name:
+            case "hello":
+                self._tell(Live(beat={}))
+                if self._link is not None:
+                    self._link.expect(control.said.get("heartbeat"))
+            case "heartbeat":
+                self._tell(Live(beat=control.said))
+                self._failures = 0
+            case "drain":
+                self._lost = Lost(Trouble.DRAINING, pause=_share(control.said.get("spread"), self._jitter()))
+            case "end":
+                self._over = True
+            case "gap":
+                return gap_of(control.said)
+            case _:
+                pass
+        return None
+
+
+def _share(spread: object, jitter: float) -> float:
+    return jitter * spread if isinstance(spread, int | float) and spread > 0 else 0.0

@@ -1,0 +1,592 @@
+"""A reader that follows a run: over a scripted peer on the virtual clock, each fault and each deadline."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import httpx2
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from outlast.client.follow import BASE, CAP, LONGEST_PAUSE, Connecting, Live, Waiting, follow
+from outlast.client.link import BEAT, BEATS, ESTABLISH, Trouble
+from outlast.client.received import Received, ReceivedEvent, ReceivedGap
+from outlast.errors import CursorInvalid, InputInvalid, Refusal, RunNotFound, Unauthenticated, WireError
+from outlast.log.cursor import Cursor, chain, origin
+from outlast.log.event import Event
+from outlast.testing.asgi import StreamingTransport
+from outlast.testing.clock import VirtualLoop
+from outlast.wire import sse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from outlast.client.follow import LinkState
+
+pytestmark = pytest.mark.anyio
+
+Script: TypeAlias = "Callable[[Receive, Send], Awaitable[None]]"
+
+URL = "http://peer/agents"
+SAID = [Event("run.started", {}), *(Event("text", f"word {number}") for number in range(8)), Event("run.completed", {})]
+PLACES = chain(origin("log"), SAID)
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+# ---- the peer -----------------------------------------------------------------------------------
+
+
+def frame(seq: int) -> bytes:
+    data, content_type = sse.payload(SAID[seq - 1].payload, SAID[seq - 1].content_type)
+    return sse.encode(data=data, event=SAID[seq - 1].type, id=str(PLACES[seq - 1]), content_type=content_type)
+
+
+def frames(first: int, last: int = len(SAID)) -> list[bytes]:
+    return [frame(seq) for seq in range(first, last + 1)]
+
+
+def control(name: str, **said: Any) -> bytes:
+    return sse.encode(event=f"outlast.{name}", data=json.dumps(said).encode())
+
+
+HELLO = sse.HELLO_COMMENT + control("hello", heartbeat=BEAT)
+BEATING = control("heartbeat", status="active")
+
+
+def answer(status: int, body: bytes = b"", **headers: str) -> Script:
+    async def script(receive: Receive, send: Send) -> None:
+        named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": named})
+        await send({"type": "http.response.body", "body": body})
+
+    return script
+
+
+def problem(status: int, code: str) -> Script:
+    return answer(status, json.dumps({"code": code, "detail": f"Said by {code}."}).encode())
+
+
+def stream(*chunks: bytes | float, then: str = "end") -> Script:
+    """Send chunks, a number being seconds of silence, and then `end` cleanly, `break` off or `hang`."""
+
+    async def script(receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for chunk in chunks:
+            if isinstance(chunk, bytes):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            else:
+                await asyncio.sleep(chunk)
+        if then == "break":
+            raise ConnectionResetError("as scripted")
+        while then == "hang" and (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.body", "body": b""})
+
+    return script
+
+
+async def refuse(receive: Receive, send: Send) -> None:
+    raise httpx2.ConnectError("as scripted")
+
+
+class Peer:
+    """Answers each request by the next script, the last one again and again, and remembers what was asked when."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = scripts
+        self.times: list[float] = []
+        self.headers: list[dict[str, str]] = []
+        self.paths: list[bytes] = []
+        self.states: list[LinkState] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        script = self.scripts[min(len(self.times), len(self.scripts) - 1)]
+        self.times.append(asyncio.get_running_loop().time())
+        self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        self.paths.append(scope["raw_path"])
+        await script(receive, send)
+
+    @property
+    def cursors(self) -> list[str | None]:
+        return [headers.get("last-event-id") for headers in self.headers]
+
+    @property
+    def gaps(self) -> list[float]:
+        return [round(later - earlier, 3) for earlier, later in zip(self.times, self.times[1:], strict=False)]
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        return [state.trouble for state in self.states if isinstance(state, Waiting)]
+
+    def follow(self, **options: Any) -> AsyncGenerator[Received, None]:
+        client = httpx2.AsyncClient(transport=StreamingTransport(self))
+        options = {"on_state": self.states.append, "jitter": lambda: 0.5, "client": client, **options}
+        return follow(URL, "r", **options)
+
+
+async def collect(received: AsyncIterator[Received]) -> list[Received]:
+    return [each async for each in received]
+
+
+async def take_into(taken: list[int], received: AsyncIterator[Received]) -> None:
+    """Take what comes; what was taken before an error stays known."""
+    async for each in received:
+        taken.append(each.cursor.seq)  # noqa: PERF401 - an extend would lose it
+
+
+async def seqs(received: AsyncIterator[Received]) -> list[int]:
+    return [each.seq for each in await collect(received) if isinstance(each, ReceivedEvent)]
+
+
+ALL = list(range(1, len(SAID) + 1))
+ATTEMPTS_IN_A_MINUTE = 11  # at 0, 0.5, 1.5, 3.5, 7.5 and then every 8 s
+
+
+# ---- the straight way ---------------------------------------------------------------------------
+
+
+async def test_events_arrive_as_they_were_said_and_the_terminal_is_the_end() -> None:
+    peer = Peer(stream(HELLO, *frames(1), then="hang"))
+    received = await collect(peer.follow())
+    assert [(each.cursor, each.event) for each in received if isinstance(each, ReceivedEvent)] == list(
+        zip(PLACES, SAID, strict=True)
+    )
+    assert len(peer.times) == 1
+
+
+async def test_the_request_asks_for_a_stream_of_this_run_as_it_is() -> None:
+    peer = Peer(stream(*frames(1)))
+    await collect(follow(URL + "/", "a b/c?d", client=httpx2.AsyncClient(transport=StreamingTransport(peer))))
+    assert peer.paths == [b"/agents/runs/a%20b%2Fc%3Fd/events"]
+    assert peer.headers[0]["accept"] == "text/event-stream"
+    assert peer.headers[0]["accept-encoding"] == "identity"
+    assert peer.cursors == [None]
+
+
+@pytest.mark.parametrize("after", [PLACES[3], str(PLACES[3])], ids=["a cursor", "its text"])
+async def test_following_begins_after_a_cursor(after: Cursor | str) -> None:
+    peer = Peer(stream(*frames(5)))
+    assert await seqs(peer.follow(after=after)) == ALL[4:]
+    assert peer.cursors == [str(PLACES[3])]
+
+
+async def test_a_run_of_which_everything_was_read_ends_at_once() -> None:
+    peer = Peer(answer(204))
+    assert await collect(peer.follow(after=PLACES[-1])) == []
+
+
+async def test_an_end_without_more_events_is_the_end() -> None:
+    peer = Peer(stream(HELLO, control("end"), then="hang"))
+    assert await collect(peer.follow(after=PLACES[-1])) == []
+    assert len(peer.times) == 1
+
+
+async def test_unknown_control_frames_and_frames_without_a_place_say_nothing() -> None:
+    nameless = sse.encode(event="text", data=b'"no place"')
+    peer = Peer(stream(HELLO, control("from-tomorrow", x=1), nameless, *frames(1)))
+    assert await seqs(peer.follow()) == ALL
+
+
+# ---- exactly once, over any number of connections -----------------------------------------------
+
+
+@pytest.mark.case(87)
+async def test_every_reconnection_asks_from_the_last_event_that_was_taken() -> None:
+    cuts = [stream(HELLO, *frames(1 + 2 * n, 2 + 2 * n), then="break") for n in range(4)]
+    peer = Peer(*cuts, stream(*frames(9)))
+    assert await seqs(peer.follow()) == ALL
+    assert peer.cursors == [None, *(str(PLACES[seq - 1]) for seq in (2, 4, 6, 8))]
+
+
+@pytest.mark.fault("X15")
+@pytest.mark.case(41, 43)
+async def test_a_stream_cut_at_any_byte_gives_each_event_once_and_nothing_of_the_cut_frame() -> None:
+    whole = HELLO + b"".join(frames(1))
+    for place in range(len(whole)):
+        peer = Peer(stream(whole[:place], then="break"), stream(HELLO, *frames(1)))
+        received = await collect(peer.follow())
+        assert [each.event for each in received if isinstance(each, ReceivedEvent)] == SAID, place
+
+
+async def test_bytes_that_come_one_by_one_give_the_same_events() -> None:
+    peer = Peer(stream(*(bytes([byte]) for byte in HELLO + b"".join(frames(1)))))
+    assert await seqs(peer.follow()) == ALL
+
+
+async def test_what_comes_again_is_dropped() -> None:
+    peer = Peer(stream(*frames(1, 6), then="break"), stream(*frames(3)))
+    assert await seqs(peer.follow()) == ALL
+
+
+async def test_a_skipped_event_is_asked_for_again() -> None:
+    peer = Peer(stream(*frames(1, 3), *frames(5), then="hang"), stream(*frames(4)))
+    assert await seqs(peer.follow()) == ALL
+    assert peer.cursors == [None, str(PLACES[2])]
+    assert peer.troubles == [Trouble.SKIPPED]
+
+
+async def test_an_event_that_is_skipped_again_ends_the_follow() -> None:
+    peer = Peer(stream(*frames(1, 3), *frames(5), then="hang"))
+    taken: list[int] = []
+    with pytest.raises(WireError, match="left out"):
+        await take_into(taken, peer.follow())
+    assert taken == ALL[:3]
+    assert len(peer.times) == 2
+
+
+# ---- the reader's part --------------------------------------------------------------------------
+
+
+@pytest.mark.case(13)
+async def test_the_cursor_moves_only_when_the_reader_comes_back() -> None:
+    """The connection breaks while event 3 is being handled, and event 3 was the last that the stream carried."""
+    peer = Peer(stream(*frames(1, 3), then="break"), stream(*frames(3)))
+    async with aclosing(peer.follow()) as received:
+        taken = [(await anext(received)).cursor.seq for _ in range(3)]
+        await asyncio.sleep(60)
+        assert peer.cursors == [None]
+        taken += [each.cursor.seq async for each in received]
+    assert taken == ALL
+    assert peer.cursors == [None, str(PLACES[2])]
+
+
+async def test_an_exception_in_the_readers_code_closes_the_connection() -> None:
+    left = asyncio.Event()
+
+    async def script(receive: Receive, send: Send) -> None:
+        await stream(*frames(1, 3), then="hang")(receive, send)
+        left.set()
+
+    async def fail_at_the_third() -> None:
+        async with aclosing(Peer(script).follow()) as received:
+            async for each in received:
+                assert each.cursor.seq < 3
+
+    with pytest.raises(AssertionError):
+        await fail_at_the_third()
+    async with asyncio.timeout(1):
+        await left.wait()
+
+
+@pytest.mark.case(139)
+async def test_leaving_the_loop_and_closing_from_another_task_leaves_nothing_behind() -> None:
+    received = Peer(stream(*frames(1, 3), then="hang")).follow()
+    await anext(received)
+    await asyncio.create_task(received.aclose())
+    assert await collect(received) == []
+
+
+async def test_a_slow_reader_costs_no_connection() -> None:
+    peer = Peer(stream(*frames(1, 5), *frames(6), then="hang"))
+    taken = []
+    async for received in peer.follow():
+        await asyncio.sleep(10 * BEATS * BEAT)
+        taken.append(received.cursor.seq)
+    assert taken == ALL
+    assert len(peer.times) == 1
+
+
+# ---- backoff ------------------------------------------------------------------------------------
+
+
+@pytest.mark.case(133)
+@pytest.mark.parametrize(
+    ("script", "trouble"),
+    [
+        (stream(), Trouble.ENDED),
+        (stream(HELLO), Trouble.ENDED),
+        (stream(HELLO, then="break"), Trouble.BROKEN),
+        (answer(200, b'{"error": "busy"}', content_type="application/json"), Trouble.FOREIGN),
+        (answer(200, b"<html>", content_type="text/html"), Trouble.FOREIGN),
+        (answer(503), Trouble.BUSY),
+        (answer(500), Trouble.BUSY),
+        (answer(429), Trouble.BUSY),
+        (refuse, Trouble.UNREACHABLE),
+    ],
+    ids=["empty", "hello only", "broken", "json", "html", "503", "500", "429", "refused"],
+)
+async def test_a_server_that_gives_nothing_is_asked_ever_more_rarely(script: Script, trouble: Trouble) -> None:
+    peer = Peer(script)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60):
+            await collect(peer.follow())
+    assert peer.gaps[:6] == [0.5, 1, 2, 4, 8, 8]
+    assert len(peer.times) == ATTEMPTS_IN_A_MINUTE
+    assert set(peer.troubles) == {trouble}
+
+
+async def test_jitter_moves_each_wait_by_a_fifth_either_way() -> None:
+    for jitter, expected in ((0.0, [0.4, 0.8, 1.6]), (1.0, [0.6, 1.2, 2.4])):
+        peer = Peer(refuse, refuse, refuse, stream(*frames(1)))
+        await collect(peer.follow(jitter=partial(float, jitter)))
+        assert peer.gaps == expected
+
+
+@pytest.mark.parametrize("proof", [frame(1), BEATING], ids=["an event", "a heartbeat"])
+async def test_proof_of_life_begins_the_backoff_anew(proof: bytes) -> None:
+    peer = Peer(refuse, refuse, refuse, stream(HELLO, proof), refuse, stream(*frames(1)))
+    await collect(peer.follow())
+    assert peer.gaps == [0.5, 1, 2, 0.5, 1]
+
+
+async def test_an_event_that_came_before_is_no_proof_of_life() -> None:
+    peer = Peer(stream(*frames(1, 3)), stream(HELLO, *frames(1, 3)), stream(HELLO, *frames(1, 3)), stream(*frames(4)))
+    await collect(peer.follow())
+    assert peer.gaps == [0.5, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [("7", 7), ("0", 0.5), ("86400", LONGEST_PAUSE), ("9" * 400, 0.5), ("-5", 0.5), ("soon", 0.5), ("", 0.5)],
+)
+async def test_retry_after_is_a_floor_capped_and_ignored_when_it_is_nonsense(asked: str, waited: float) -> None:
+    peer = Peer(answer(503, retry_after=asked), stream(*frames(1)))
+    await collect(peer.follow(jitter=lambda: 0.5))
+    assert peer.gaps == [waited if waited == 0.5 else round(waited * 1.1, 3)]
+
+
+async def test_a_stream_that_asks_for_a_pause_is_left_alone_that_long() -> None:
+    peer = Peer(stream(b"retry: 3000\n\n", *frames(1, 3)), stream(*frames(4)))
+    await collect(peer.follow(jitter=lambda: 0.0))
+    assert peer.gaps == [3]
+
+
+async def test_a_draining_server_spreads_its_readers() -> None:
+    for jitter, waited in ((0.0, 0.4), (0.5, 5.5)):
+        peer = Peer(stream(HELLO, *frames(1, 3), control("drain", spread=10), then="hang"), stream(*frames(4)))
+        assert await seqs(peer.follow(jitter=partial(float, jitter))) == ALL
+        assert peer.gaps == [waited]
+        assert peer.troubles == [Trouble.DRAINING]
+
+
+# ---- silence ------------------------------------------------------------------------------------
+
+
+@pytest.mark.case(27)
+@pytest.mark.parametrize(
+    ("told", "limit"),
+    [(None, BEATS * BEAT), (2, 5.0), (0, BEATS * BEAT), (-1, BEATS * BEAT), (1e9, BEATS * BEAT), ("x", BEATS * BEAT)],
+)
+async def test_a_silent_connection_is_given_up_after_two_and_a_half_heartbeats(told: Any, limit: float) -> None:
+    hello = control("hello") if told is None else control("hello", heartbeat=told)
+    peer = Peer(stream(hello, *frames(1, 3), then="hang"), stream(*frames(4)))
+    assert await seqs(peer.follow()) == ALL
+    assert peer.gaps == [limit + BASE]
+    assert peer.troubles == [Trouble.SILENT]
+
+
+async def test_heartbeats_keep_a_silent_run_connected() -> None:
+    beats = [part for _ in range(30) for part in (BEAT, BEATING)]
+    peer = Peer(stream(HELLO, *beats, *frames(1), then="hang"))
+    assert await seqs(peer.follow()) == ALL
+    assert len(peer.times) == 1
+
+
+@pytest.mark.case(129)
+async def test_half_a_frame_before_a_silence_is_thrown_away() -> None:
+    peer = Peer(stream(*frames(1, 3), frame(4)[:-5], then="hang"), stream(*frames(4)))
+    assert await seqs(peer.follow()) == ALL
+    assert peer.cursors == [None, str(PLACES[2])]
+
+
+async def test_an_answer_that_does_not_begin_is_given_up() -> None:
+    async def nothing(receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    peer = Peer(nothing, stream(*frames(1)))
+    assert await seqs(peer.follow()) == ALL
+    assert peer.gaps == [ESTABLISH + BASE]
+
+
+async def test_headers_that_do_not_come_are_cut_by_the_same_deadline() -> None:
+    asked = []
+
+    async def headers() -> dict[str, str]:
+        asked.append(asyncio.get_running_loop().time())
+        if len(asked) == 1:
+            await asyncio.Event().wait()
+        return {}
+
+    peer = Peer(stream(*frames(1)))
+    assert await seqs(peer.follow(headers=headers)) == ALL
+    assert peer.times[0] - asked[0] == ESTABLISH + BASE
+
+
+# ---- credentials and refusals -------------------------------------------------------------------
+
+
+@pytest.mark.case(53)
+async def test_headers_are_asked_for_before_every_try() -> None:
+    tokens = iter(range(100))
+    peer = Peer(stream(*frames(1, 3), then="break"), answer(503), stream(*frames(4)))
+    assert await seqs(peer.follow(headers=lambda: {"authorization": f"Bearer {next(tokens)}"})) == ALL
+    assert [headers["authorization"] for headers in peer.headers] == ["Bearer 0", "Bearer 1", "Bearer 2"]
+
+
+async def test_plain_headers_are_sent_and_ours_are_not_overruled() -> None:
+    peer = Peer(stream(*frames(3)))
+    await collect(peer.follow(after=PLACES[1], headers={"x-mine": "1", "Last-Event-ID": "7", "Accept": "text/html"}))
+    assert peer.headers[0]["x-mine"] == "1"
+    assert peer.headers[0]["accept"] == "text/event-stream"
+    assert peer.cursors == [str(PLACES[1])]
+
+
+@pytest.mark.case(7)
+async def test_a_rotated_token_is_asked_for_once_more_after_a_401() -> None:
+    tokens = iter(["old", "old", "new"])
+    peer = Peer(stream(*frames(1, 3), then="break"), problem(401, "unauthenticated"), stream(*frames(4)))
+    assert await seqs(peer.follow(headers=lambda: {"authorization": next(tokens)})) == ALL
+    assert peer.gaps == [0.5, 0]
+
+
+@pytest.mark.case(7)
+@pytest.mark.parametrize(
+    ("headers", "requests"), [(lambda: {"authorization": "old"}, 2), ({"authorization": "old"}, 1)]
+)
+async def test_a_token_that_stays_refused_ends_the_follow(headers: Any, requests: int) -> None:
+    peer = Peer(problem(401, "unauthenticated"))
+    with pytest.raises(Unauthenticated, match=r"Said by unauthenticated\."):
+        await collect(peer.follow(headers=headers))
+    assert len(peer.times) == requests
+
+
+@pytest.mark.behaviour("R8")
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (404, "run_not_found", RunNotFound),
+        (403, "peer_refused", Refusal),
+        (410, "run_gone", Refusal),
+        (400, "cursor_invalid", CursorInvalid),
+        (418, "from_tomorrow", Refusal),
+    ],
+)
+async def test_a_refusal_is_told_typed_at_once_also_in_mid_stream(status: int, code: str, error: type[Refusal]) -> None:
+    peer = Peer(stream(*frames(1, 3), then="break"), problem(status, code))
+    taken: list[int] = []
+    with pytest.raises(error, match=rf"Said by {code}\."):
+        await take_into(taken, peer.follow())
+    assert taken == ALL[:3]
+    assert len(peer.times) == 2
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    peer = Peer(answer(307, location="http://elsewhere/"))
+    with pytest.raises(Refusal, match="307"):
+        await collect(peer.follow())
+    assert len(peer.times) == 1
+
+
+async def test_an_endless_refusal_is_not_read_to_its_end() -> None:
+    async def endless(receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        for _ in range(1000):
+            await send({"type": "http.response.body", "body": b"x" * 4096, "more_body": True})
+
+    with pytest.raises(Refusal):
+        await collect(Peer(endless).follow())
+
+
+@pytest.mark.parametrize("url", ["", "peer", "ftp://peer", "http://", "http://[::1", "file:///etc/passwd"])
+async def test_an_impossible_url_is_refused_with_a_sentence(url: str) -> None:
+    with pytest.raises(InputInvalid, match="http://127"):
+        await collect(follow(url, "r"))
+
+
+@pytest.mark.parametrize("run", ["", ".", ".."])
+async def test_an_id_that_would_lead_elsewhere_is_refused(run: str) -> None:
+    with pytest.raises(InputInvalid):
+        await collect(follow(URL, run))
+
+
+async def test_a_malformed_cursor_is_refused() -> None:
+    with pytest.raises(CursorInvalid):
+        await collect(follow(URL, "r", after="yesterday"))
+
+
+# ---- gaps ---------------------------------------------------------------------------------------
+
+
+async def test_a_gap_is_told_and_the_stream_goes_on_from_where_it_says() -> None:
+    wrong = f"3-{'0' * 16}"
+    gap = control("gap", reason="mismatch", requested=wrong, first=1, cursor="0")
+    peer = Peer(stream(HELLO, gap, *frames(1, 2), then="break"), stream(*frames(3)))
+    first, *others = await collect(peer.follow(after=wrong))
+    assert first == ReceivedGap(reason="mismatch", requested=Cursor.parse(wrong), first=1, cursor=Cursor(0, None))
+    assert [each.cursor.seq for each in others] == ALL
+    assert peer.cursors == [wrong, str(PLACES[1])]
+
+
+async def test_a_gap_that_the_reader_did_not_come_back_from_is_told_again() -> None:
+    gap = control("gap", reason="trimmed", requested="1", first=5, cursor=str(PLACES[3]))
+    peer = Peer(stream(gap, *frames(5), then="hang"))
+    async with aclosing(peer.follow(after="1")) as received:
+        assert isinstance(await anext(received), ReceivedGap)
+    async with aclosing(peer.follow(after="1")) as received:
+        assert [type(await anext(received)) for _ in range(2)] == [ReceivedGap, ReceivedEvent]
+
+
+# ---- a peer that lies ---------------------------------------------------------------------------
+
+
+@pytest.mark.case(117)
+async def test_an_event_too_large_ends_the_follow_and_says_where() -> None:
+    giant = sse.encode(event="text", id="4", data=b'"' + b"x" * sse.MAX_FRAME + b'"')
+    peer = Peer(stream(*frames(1, 2), frame(3) + giant[: sse.MAX_FRAME + 100], then="hang"))
+    taken: list[int] = []
+    with pytest.raises(sse.FrameTooLarge, match=str(PLACES[2])) as caught:
+        await take_into(taken, peer.follow())
+    assert taken == ALL[:3]
+    assert caught.value.last_id == "4"
+    assert len(peer.times) == 1
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        sse.encode(event="text", id="1-nonsense", data=b'"x"'),
+        sse.encode(event="text", id="-1", data=b'"x"'),
+        sse.encode(event="bytes", id="1", data=b'{"data_base64":"%%%"}', content_type="audio/ogg"),
+        sse.encode(event="outlast.hello", data=b"not JSON"),
+        sse.encode(event="outlast.hello", data=b"[]"),
+        control("gap"),
+        control("gap", reason="ahead", requested="9", first=1),
+        control("gap", reason="ahead", requested="nonsense", first=1, cursor="1"),
+    ],
+)
+async def test_bytes_that_are_not_of_the_wire_end_the_follow_typed(lie: bytes) -> None:
+    peer = Peer(stream(lie, *frames(1)))
+    with pytest.raises(WireError):
+        await collect(peer.follow())
+    assert len(peer.times) == 1
+
+
+# ---- what is told of the connection -------------------------------------------------------------
+
+
+async def test_the_state_of_the_connection_is_told() -> None:
+    peer = Peer(refuse, stream(HELLO, *frames(1, 2), BEATING, then="break"), stream(HELLO, *frames(3)))
+    await collect(peer.follow())
+    assert peer.states == [
+        Connecting(attempt=1),
+        Waiting(trouble=Trouble.UNREACHABLE, seconds=0.5, attempt=2),
+        Connecting(attempt=2),
+        Live(beat={}),
+        Live(beat={"status": "active"}),
+        Waiting(trouble=Trouble.BROKEN, seconds=0.5, attempt=2),
+        Connecting(attempt=2),
+        Live(beat={}),
+    ]
+
+
+def test_waits_stay_between_the_base_and_the_cap() -> None:
+    assert BASE < CAP < LONGEST_PAUSE
