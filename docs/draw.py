@@ -19,7 +19,9 @@ BLOCK = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def transitions() -> str:
     """Return the table of legal transitions as a state diagram."""
-    arrows = [f"    {status} --> {after}: {move}" for status, moves in TRANSITIONS.items() for move, after in moves.items()]
+    arrows = [
+        f"    {status} --> {after}: {move}" for status, moves in TRANSITIONS.items() for move, after in moves.items()
+    ]
     ends = [f"    {status} --> [*]" for status, moves in TRANSITIONS.items() if not moves]
     return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> queued: start", *arrows, *ends, "```"])
 
@@ -42,8 +44,10 @@ def log_limits() -> str:
 def codes() -> str:
     """Return every error with its stable code."""
     rows = ["| code | error | what it says |", "|---|---|---|"]
-    for error in _subclasses(errors.OutlastError):
-        rows.append(f"| `{error.code}` | `{error.__name__}` | {(error.__doc__ or '').splitlines()[0]} |")
+    rows += [
+        f"| `{error.code}` | `{error.__name__}` | {(error.__doc__ or '').splitlines()[0]} |"
+        for error in _subclasses(errors.OutlastError)
+    ]
     return "\n".join(rows)
 
 

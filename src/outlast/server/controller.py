@@ -178,9 +178,7 @@ class Controller:
     async def _charge(self) -> Ending | None:
         run, runs, number = self.run, self._store.runs, self._calls + 1
         limit = self._conditions.recovery.call_limit(run.budget)
-        charge = await self._insist(
-            lambda: runs.charge(run, run.token, number=number, limit=limit), during="charge"
-        )
+        charge = await self._insist(lambda: runs.charge(run, run.token, number=number, limit=limit), during="charge")
         match charge:
             case Charge.GRANTED:
                 self._calls = number

@@ -12,6 +12,12 @@ from outlast.run import Run, Status
 from outlast.server.conditions import Conditions
 from outlast.stores.base import Loaded, NewRun, RunStore, Started, Stopped
 
+NOT_STARTED = (
+    "Outlast is not running in this application: pass `lifespan=outlast.lifespan` to FastAPI or Starlette, "
+    "or enter `async with outlast:` in your own lifespan."
+)
+"""What to do about the most common mistake of all."""
+
 _ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 
@@ -95,10 +101,7 @@ class Intake:
 
     def _check_open(self, *, letting_in: bool = False) -> None:
         if self.door is Door.NOT_STARTED:
-            raise NotStarted(
-                "Outlast is not running in this application: pass `lifespan=outlast.lifespan` to FastAPI or "
-                "Starlette, or enter `async with outlast:` in your own lifespan."
-            )
+            raise NotStarted(NOT_STARTED)
         if letting_in and self.door is Door.DRAINING:
             raise Draining("This node is closing; start the run on another, or in a moment.")
 

@@ -62,11 +62,11 @@ class FunctionWorker:
             loop = asyncio.get_running_loop()
             made = await _in_thread(lambda: _exhaust(self._function(run), run, loop))
         if isinstance(made, AsyncIterator):  # also what a sync wrapper around an async function returned
-            await _say_all(cast(AsyncIterator[Said], made), run)
+            await _say_all(cast("AsyncIterator[Said]", made), run)
             return None
         if inspect.isawaitable(made):
-            return cast(JSON, await made)
-        return cast(JSON, made)
+            return cast("JSON", await made)
+        return cast("JSON", made)
 
 
 async def _say_all(said: AsyncIterator[Said], run: ActiveRun) -> None:
@@ -74,16 +74,16 @@ async def _say_all(said: AsyncIterator[Said], run: ActiveRun) -> None:
         async for item in said:
             await run.say(item)
         return
-    async with aclosing(cast(AsyncGenerator[Said, None], said)) as generator:
+    async with aclosing(cast("AsyncGenerator[Said, None]", said)) as generator:
         async for item in generator:
             await run.say(item)
 
 
-def _exhaust(made: Any, run: ActiveRun, loop: asyncio.AbstractEventLoop) -> Any:
+def _exhaust(made: object, run: ActiveRun, loop: asyncio.AbstractEventLoop) -> object:
     """Say everything a sync generator yields, from its own thread, and return what it returns."""
     if not inspect.isgenerator(made):
         return made
-    with closing(cast(Generator[Said, None, JSON], made)) as generator:
+    with closing(cast("Generator[Said, None, JSON]", made)) as generator:
         while True:
             try:
                 item: Said = next(generator)

@@ -1,0 +1,206 @@
+"""`Outlast`, the object users hold: workers are registered on it, its `app` is mounted, its lifespan runs the node."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Literal, Self, TypeVar
+
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
+
+from outlast.assembly.serving import Serving
+from outlast.assembly.settings import Settings
+from outlast.errors import NotStarted, SettingsError
+from outlast.log.event import JSON
+from outlast.log.limits import LogLimits
+from outlast.recovery import RecoveryPolicy
+from outlast.run import Run
+from outlast.server.access import Access, Authenticate
+from outlast.server.conditions import Admit
+from outlast.server.intake import NOT_STARTED, is_id
+from outlast.server.routes.problem import problem
+from outlast.stores.base import Stopped
+from outlast.wire.native import status_document
+from outlast.workers.base import Worker
+from outlast.workers.function import AbortFunction, Function, FunctionWorker
+
+F = TypeVar("F", bound=Function)
+
+
+class Outlast:
+    """Runs that outlive what carries them.
+
+        outlast = Outlast("sqlite:///runs.db")
+
+        @outlast.worker("chat")
+        async def chat(run):
+            yield f"You said {run.input!r}."
+
+        app = FastAPI(lifespan=outlast.lifespan)
+        app.mount("/agents", outlast.app)
+
+    Every option is a keyword, or a variable `OUTLAST_…` (see `assembly.settings`); times are in seconds.
+    `authenticate` gets each request's connection and returns its owner, or None; without it only this machine is
+    answered. `admit` is asked before a run is accepted and before every takeover, and raises `NotAdmitted` to refuse.
+    Raises `SettingsError` for options that cannot work.
+    """
+
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        durability: Literal["process", "power"] | None = None,
+        lease_ttl: float | None = None,
+        renew_every: float | None = None,
+        lease_margin: float | None = None,
+        stall_limit: float | None = None,
+        recovery: RecoveryPolicy | None = None,
+        limits: LogLimits | None = None,
+        heartbeat: float | None = None,
+        stop_grace: float | None = None,
+        hosts: tuple[str, ...] | None = None,
+        allow_anonymous: bool | None = None,
+        authenticate: Authenticate | None = None,
+        admit: Admit | None = None,
+    ) -> None:
+        self.settings = Settings.resolve(
+            {
+                "store": store,
+                "durability": durability,
+                "lease_ttl": lease_ttl,
+                "renew_every": renew_every,
+                "lease_margin": lease_margin,
+                "stall_limit": stall_limit,
+                "recovery": recovery,
+                "limits": limits,
+                "heartbeat": heartbeat,
+                "stop_grace": stop_grace,
+                "hosts": hosts,
+                "allow_anonymous": allow_anonymous,
+            }
+        )
+        self.authenticate = authenticate
+        self.admit = admit
+        self.workers: dict[str, Worker] = {}
+        self._serving: Serving | None = None
+
+    # ---- workers ----------------------------------------------------------------------------
+
+    def worker(self, name: str, *, abort: AbortFunction | None = None) -> Callable[[F], F]:
+        """Register the decorated function as the worker `name`.
+
+        It is an async generator, a coroutine, or a sync function (run in a thread), of one `ActiveRun`. `abort` is
+        told the id of each run that ended without completing, at least once. Register before the lifespan begins.
+        Raises `SettingsError` for a name that is taken or malformed.
+        """
+        if not is_id(name) or name in self.workers:
+            raise SettingsError("A worker's name is 1 to 128 letters, digits or any of . _ ~ - and is registered once.")
+        if self._serving is not None:
+            raise SettingsError("Register workers before the application starts: a running node knows its workers.")
+
+        def register(function: F) -> F:
+            self.workers[name] = FunctionWorker(function, on_abort=abort)
+            return function
+
+        return register
+
+    # ---- running ----------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def lifespan(self, _app: object) -> AsyncIterator[None]:
+        """Run the node for as long as the application runs: `FastAPI(lifespan=outlast.lifespan)`."""
+        async with self:
+            yield
+
+    async def __aenter__(self) -> Self:
+        """Open the store and start the node. Raises `StoreError`, `SettingsError`."""
+        if self._serving is not None:
+            raise SettingsError("This Outlast is running already.")
+        self._serving = Serving(self.settings, self.workers, access=self._access(), admit=self.admit)
+        try:
+            await self._serving.start()
+        except BaseException:
+            self._serving = None
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Send the readers away, hand the runs off, close the store."""
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            await serving.close()
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the routes, as an ASGI application: `app.mount("/agents", outlast.app)`.
+
+        Its lifespan is the object's own, so it may also be served by itself, at the root.
+        """
+        if scope["type"] == "lifespan":
+            await Router(lifespan=self.lifespan)(scope, receive, send)
+        elif self._serving is None:
+            await problem(NotStarted(NOT_STARTED))(scope, receive, send)
+        else:
+            await self._serving.app(scope, receive, send)
+
+    def begin_close(self) -> None:
+        """Take no new runs and send the readers away, ahead of the lifespan's end; from any thread, harmless twice.
+
+        Servers wait for open streams before they end a lifespan, so whoever catches the signal calls this first.
+        """
+        serving = self._serving
+        if serving is not None:
+            serving.loop.call_soon_threadsafe(serving.begin_close)
+
+    def reconfigure(self, *, store: str) -> None:
+        """Use another store than the one given in code, before the application starts. Raises `SettingsError`."""
+        if self._serving is not None:
+            raise SettingsError("The store can only be changed before the application starts.")
+        self.settings = replace(self.settings, store=store)
+
+    # ---- in handlers of the host's own application ------------------------------------------
+
+    async def start(
+        self,
+        worker: str,
+        input: JSON = None,
+        *,
+        owner: str = "",
+        id: str | None = None,
+        thread: str | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+    ) -> Run:
+        """Accept a run; when this returns, it survives the death of this process.
+
+        The same `owner`, `id`, worker, thread and input again is the same run (A1). Raises `Refusal`s and
+        `StoreUnavailable`.
+        """
+        started = await self._running.intake.start(
+            owner=owner, worker=worker, input=input, id=id, thread=thread, metadata=metadata
+        )
+        return started.run
+
+    async def stop(self, id: str, *, owner: str = "", reason: str | None = None) -> Stopped:
+        """Stop a run: a durable fact when this returns, from whatever process (S1)."""
+        return await self._running.intake.stop(owner=owner, id=id, reason=reason)
+
+    async def status(self, id: str, *, owner: str = "") -> dict[str, JSON]:
+        """Return the status document of a run, as `GET /runs/{id}` does. Raises `RunNotFound`."""
+        serving = self._running
+        loaded = await serving.intake.load(owner=owner, id=id)
+        head = await serving.store.logs.head(loaded.run.log)
+        return status_document(loaded.run, head, policy=self.settings.recovery, now=loaded.now)
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> Serving:
+        if self._serving is None:
+            raise NotStarted(NOT_STARTED)
+        return self._serving
+
+    def _access(self) -> Access:
+        return Access(
+            authenticate=self.authenticate,
+            allow_anonymous=self.settings.allow_anonymous,
+            hosts=self.settings.hosts,
+        )

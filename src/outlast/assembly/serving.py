@@ -1,0 +1,102 @@
+"""Everything that exists only while an `Outlast` runs: store, node, hub and routes, in one task that owns them."""
+
+import asyncio
+import random
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+
+from starlette.types import ASGIApp
+
+from outlast.assembly.journal import record
+from outlast.assembly.settings import Settings
+from outlast.assembly.stores import open_store
+from outlast.server.access import Access
+from outlast.server.conditions import Admit, Conditions
+from outlast.server.hub import Hub
+from outlast.server.intake import Door, Intake
+from outlast.server.node import Node
+from outlast.server.renewal import RenewalThread
+from outlast.server.routes import build
+from outlast.workers.base import Worker
+
+
+class Serving:
+    """One life of an `Outlast`: `start` it, use `intake`, `store` and `app`, `close` it."""
+
+    def __init__(
+        self, settings: Settings, workers: Mapping[str, Worker], *, access: Access, admit: Admit | None
+    ) -> None:
+        conditions = Conditions(
+            report=record,
+            mint=lambda: secrets.token_hex(12),
+            jitter=random.random,
+            recovery=settings.recovery,
+            lease=settings.lease,
+            limits=settings.limits,
+            stop_grace=settings.stop_grace,
+            admit=admit,
+        )
+        self.store = open_store(settings.store, durability=settings.durability)
+        self.intake = Intake(self.store.runs, workers.keys(), conditions)
+        self._node = Node(self.store, workers, conditions, pacer=RenewalThread())
+        self._hub = Hub(
+            self.store,
+            policy=settings.recovery,
+            boot_id=self._node.id,
+            lag=lambda: self._node.pulse.lag,
+            report=record,
+            heartbeat=settings.heartbeat,
+        )
+        self.app: ASGIApp = build(
+            intake=self.intake,
+            hub=self._hub,
+            store=self.store,
+            access=access,
+            policy=settings.recovery,
+            describe_node=lambda: {
+                "boot_id": self._node.id,
+                "workers": sorted(workers),
+                "loop_lag": round(self._node.pulse.lag, 3),
+            },
+        )
+        self.loop = asyncio.get_running_loop()
+        self._started = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the store and start the node; raises what kept them from starting."""
+        self._task = asyncio.create_task(self._run(), name="outlast")
+        started = asyncio.create_task(self._started.wait())
+        await asyncio.wait({self._task, started}, return_when=asyncio.FIRST_COMPLETED)  # the store bounds its opening
+        started.cancel()
+        if self._task.done():
+            await self._task
+
+    def begin_close(self) -> None:
+        """Take no new runs and send the readers away; harmless twice. Call it on the loop."""
+        self.intake.door = Door.DRAINING
+        self._hub.close()
+
+    async def close(self) -> None:
+        """Close everything and wait until it is closed; raises what the node died of."""
+        self.begin_close()
+        self._node.close()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        await self.store.open()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._hub.run(), name="hub")
+                await self._node.run(self._open)
+                self._hub.close()
+        finally:
+            self.intake.door = Door.NOT_STARTED
+            with suppress(asyncio.CancelledError):
+                await self.store.close()
+
+    def _open(self) -> None:
+        self.intake.door = Door.OPEN
+        self._started.set()

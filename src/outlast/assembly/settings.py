@@ -1,0 +1,140 @@
+"""What can be set, where it comes from, and why a value is refused.
+
+A keyword of `Outlast(…)` beats its variable `OUTLAST_…`, which beats the default. Nested settings join their names:
+`recovery=RecoveryPolicy(takeovers=3)` is `OUTLAST_RECOVERY_TAKEOVERS=3`, `limits=LogLimits(events=1000)` is
+`OUTLAST_LIMITS_EVENTS=1000`.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, TypeVar
+
+from outlast.errors import SettingsError
+from outlast.lease import LeasePolicy
+from outlast.log.limits import LogLimits
+from outlast.recovery import RecoveryPolicy
+from outlast.server.conditions import STOP_GRACE
+from outlast.server.feed import HEARTBEAT
+
+STORE = "sqlite:///outlast.db"
+"""A file beside the program: the run survives the process without anything to set up."""
+PREFIX = "OUTLAST_"
+SHORTEST_HEARTBEAT = 0.1
+"""Seconds: more often is noise."""
+LONGEST_HEARTBEAT = 15.0
+"""Seconds: proxies cut silent streams at 30 or 60, and a client must be able to miss one (F10)."""
+
+T = TypeVar("T")
+P = TypeVar("P", LeasePolicy, RecoveryPolicy, LogLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting of an `Outlast`; times in seconds, sizes in bytes.
+
+    `store` is a URL. `durability` is "process" (survives the death of every process) or "power" (survives power
+    loss as well, at one disk flush per group of commits). `hosts` are names besides localhost under which an
+    application without `authenticate` answers; `allow_anonymous` lets it answer everybody.
+    """
+
+    store: str = STORE
+    durability: str = "process"
+    heartbeat: float = HEARTBEAT
+    stop_grace: float = STOP_GRACE
+    hosts: tuple[str, ...] = ()
+    allow_anonymous: bool = False
+    lease: LeasePolicy = field(default_factory=LeasePolicy)
+    recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
+    limits: LogLimits = field(default_factory=LogLimits)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, with a sentence that says what to change (B23)."""
+        if self.durability not in ("process", "power"):
+            raise SettingsError("durability is 'process' or 'power'.")
+        if not SHORTEST_HEARTBEAT <= self.heartbeat <= LONGEST_HEARTBEAT:
+            raise SettingsError(
+                f"heartbeat is {self.heartbeat:g} s; set it between {SHORTEST_HEARTBEAT:g} and "
+                f"{LONGEST_HEARTBEAT:g}, so that proxies and clients hear one in time."
+            )
+        if self.stop_grace < 0:
+            raise SettingsError("stop_grace must be at least 0 seconds.")
+
+    @classmethod
+    def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Self:
+        """Return the settings from keywords (None: not given) and `OUTLAST_…` variables. Raises `SettingsError`."""
+        environ = os.environ if environ is None else environ
+        values = {name: value for name, value in given.items() if value is not None}
+        lease = {name: values.pop(name) for name in LEASE_NAMES if name in values}
+        for name, read in READERS.items():
+            variable = PREFIX + name.upper()
+            if name not in values and environ.get(variable):
+                values[name] = _read(variable, environ[variable], read)
+        values["lease"] = _lease(lease, environ)
+        values.setdefault("recovery", _nested(RecoveryPolicy, "RECOVERY_", environ))
+        values.setdefault("limits", _nested(LogLimits, "LIMITS_", environ))
+        return cls(**values)
+
+
+LEASE_NAMES: Mapping[str, str] = {
+    "lease_ttl": "ttl",
+    "renew_every": "renew_every",
+    "lease_margin": "margin",
+    "stall_limit": "stall_limit",
+}
+"""The keywords of a lease, and the field of `LeasePolicy` each sets."""
+
+
+def _lease(given: Mapping[str, float], environ: Mapping[str, str]) -> LeasePolicy:
+    values = {LEASE_NAMES[name]: value for name, value in given.items()}
+    for name, part in LEASE_NAMES.items():
+        variable = PREFIX + name.upper()
+        if part not in values and environ.get(variable):
+            values[part] = _read(variable, environ[variable], float)
+    if "ttl" in values:  # a shorter or longer lease keeps its proportions unless they were given
+        scale = values["ttl"] / LeasePolicy().ttl
+        values.setdefault("renew_every", LeasePolicy().renew_every * scale)
+        values.setdefault("margin", LeasePolicy().margin * scale)
+        values.setdefault("stall_limit", max(LeasePolicy().stall_limit, values["ttl"]))
+    return LeasePolicy(**values)
+
+
+def _nested(kind: type[P], prefix: str, environ: Mapping[str, str]) -> P:
+    values: dict[str, Any] = {}
+    for each in fields(kind):
+        variable = PREFIX + prefix + each.name.upper()
+        if environ.get(variable):
+            values[each.name] = _read(variable, environ[variable], float if each.type is float else int)
+    return kind(**values)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+READERS: Mapping[str, Callable[[str], Any]] = {
+    "store": str,
+    "durability": str,
+    "heartbeat": float,
+    "stop_grace": float,
+    "hosts": _names,
+    "allow_anonymous": _flag,
+}
+"""How the variable of each plain setting is read."""
+
+_FORMS: Mapping[Callable[[str], Any], str] = {float: "a number", int: "a whole number", _flag: "true or false"}
+
+
+def _read(variable: str, text: str, read: Callable[[str], T]) -> T:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise SettingsError(f"{variable} must be {_FORMS[read]}.") from error
