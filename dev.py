@@ -38,6 +38,7 @@ CHECKS = {
     "mypy": ["mypy"],
     "pyright": ["pyright"],
     "imports": ["lint-imports", "--no-logo"],
+    "docs": ["python", "-m", "docs.draw", "--check"],
 }
 
 
@@ -61,7 +62,7 @@ def test(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    """Check format, lint, types and imports; all of them, even when one fails."""
+    """Check format, lint, types, imports and drawn pages; all of them, even when one fails."""
     if arguments:
         raise Refusal("check takes no arguments")
     prepare()
@@ -77,6 +78,12 @@ def bench(arguments: list[str]) -> int:
     return become("python", "-m", "bench", *arguments)
 
 
+def docs(arguments: list[str]) -> int:
+    """Draw anew what the pages take from the code."""
+    prepare()
+    return become("python", "-m", "docs.draw", *arguments)
+
+
 def lock(arguments: list[str]) -> int:
     """Write requirements.lock anew from pyproject.toml; --upgrade raises versions."""
     furnish()
@@ -90,7 +97,7 @@ def lock(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"demo": demo, "test": test, "check": check, "bench": bench, "lock": lock}
+COMMANDS = {"demo": demo, "test": test, "check": check, "bench": bench, "docs": docs, "lock": lock}
 
 
 # ---- the set-up ------------------------------------------------------------------------------

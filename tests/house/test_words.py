@@ -13,7 +13,6 @@ GLOSSARY = tree.ROOT / "docs" / "glossary.md"
 EVERYWHERE = {
     "bookmark": "cursor",
     "consumer": "reader",
-    "conversation": "thread",
     "execution": "run",
     "failover": "takeover",
     "janitor": "sweeper",
@@ -35,10 +34,14 @@ EVERYWHERE = {
 GROUND = {"lock": "lease", "mutex": "lease", "session": "run", "task": "run"}
 # Words that belong to some rooms alone.
 ROOMS = {
+    "conversation": ("thread", ["outlast.cli.endpoint"]),  # one with a model, inside a run
     "generation": ("epoch", ["outlast.client", "outlast.supervision", "outlast.testing"]),
     "heartbeat": ("lease", ["outlast.wire", "outlast.server", "outlast.client", "outlast.assembly", "outlast.cli"]),
     "offset": ("cursor", ["outlast.wire", "outlast.client", "outlast.stores"]),
-    "session": ("run", ["outlast.wire", "outlast.client", "outlast.server"]),
+    "session": (
+        "run",
+        ["outlast.wire", "outlast.client", "outlast.server", "outlast.cli.explainer"],
+    ),  # a WebSocket's, Python's
 }
 SPELT_OUT = {
     "buf": "buffer",
