@@ -151,19 +151,19 @@ Plan = Leave | Wait | Claim | Exhaust | Cancel
 
 def plan(run: Run, policy: RecoveryPolicy, *, now: float, jitter: float) -> Plan:
     """Decide what a node does about `run`; `now` is the store's clock, `jitter` lies in [0, 1). Source: B1-B21."""
-    if run.status.is_terminal or lease.is_live(run.lease_until, now=now):
-        return Leave()
-    if run.stop is not None:
-        return Cancel(reason=run.stop.reason)
     match run.status:
+        case Status.COMPLETED | Status.FAILED | Status.CANCELLED:
+            return Leave()
+        case _ if lease.is_live(run.lease_until, now=now):
+            return Leave()
+        case _ if run.stop is not None:
+            return Cancel(reason=run.stop.reason)
         case Status.QUEUED:
             return _no_earlier(run, Claim(budget=run.budget, not_before=now), now=now)
         case Status.PARKED:
             return _wake(run, now=now)
         case Status.ACTIVE:
             return _take_over(run, policy, now=now, jitter=jitter)
-        case Status.COMPLETED | Status.FAILED | Status.CANCELLED:
-            return Leave()
         case _:
             assert_never(run.status)
 

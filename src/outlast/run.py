@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, assert_never
 
 from outlast.log.event import JSON, JSON_TYPE, Event
 
@@ -219,6 +219,8 @@ def move_of(outcome: Outcome) -> Move:
             return Move.FAIL
         case Cancelled():
             return Move.CANCEL
+        case _:
+            assert_never(outcome)
 
 
 def after(status: Status, move: Move) -> Status:
@@ -249,6 +251,8 @@ def terminal(outcome: Outcome) -> Event:
             return Event("run.failed", describe(outcome))
         case Cancelled(reason=reason):
             return Event("run.cancelled", {"reason": reason})
+        case _:
+            assert_never(outcome)
 
 
 def describe(outcome: Failed) -> dict[str, JSON]:

@@ -1,6 +1,7 @@
 """When a lease is live, when its holder pauses, and which policies are refused."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,11 +50,24 @@ def test_a_policy_that_cannot_work_is_refused_with_what_to_change(changes: dict[
 
 @pytest.mark.parametrize(
     "changes",
-    [{"margin": 0.0}, {"margin": 9.999}, {"ttl": 15.0, "renew_every": 5.0}, {"stall_limit": 15.0}],
+    [
+        {"ttl": 0.9, "renew_every": 0.3, "margin": 0.1},
+        {"margin": 0.0},
+        {"margin": 9.999},
+        {"ttl": 15.0, "renew_every": 5.0},
+        {"stall_limit": 15.0},
+    ],
 )
 def test_a_policy_on_the_edge_of_what_works_is_taken(changes: dict[str, float]) -> None:
     policy = asdict(LeasePolicy(**changes))
     assert changes.items() <= policy.items()
+
+
+def test_a_policy_cannot_be_changed_or_extended_and_names_its_members() -> None:
+    policy: Any = LeasePolicy
+    assert policy.__dataclass_params__.frozen
+    assert "__slots__" in vars(policy)
+    assert all(member.kw_only for member in fields(policy))
 
 
 # ---- liveness -------------------------------------------------------------------------------

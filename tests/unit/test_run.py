@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -46,6 +47,15 @@ LEGAL = {
 }
 EVERY_MOVE = [(status, move) for status in Status for move in Move]
 BROKE = FailureCode.WORKER_ERROR
+
+PUBLISHED: dict[type[StrEnum], str] = {
+    Status: "queued active parked completed failed cancelled",
+    Move: "claim park complete fail cancel",
+    Cause: "crash stall store worker memory handoff",
+    FailureCode: "recovery_exhausted worker_error worker_failed log_full event_too_large not_admitted",
+    Limit: "window life calls",
+}
+"""Part of the public contract: rows, events and documents hold these words."""
 
 
 # ---- the table ------------------------------------------------------------------------------
@@ -94,9 +104,28 @@ def test_an_outcome_is_the_move_that_ends_an_active_run(outcome: Outcome, move: 
 
 
 def test_a_new_run_is_queued_unclaimed_and_due_at_once() -> None:
-    assert ROW.status is Status.QUEUED
-    assert (ROW.epoch, ROW.claim, ROW.holder, ROW.not_before) == (0, None, None, 0.0)
-    assert ROW.budget == RecoveryBudget()
+    unset = {name: getattr(ROW, name) for name in Run.__slots__ if not getattr(ROW, name)}
+    assert unset == {
+        **dict.fromkeys(["thread", "claim", "holder", "lease_until", "cause"]),
+        **dict.fromkeys(["wake_at", "stop", "outcome", "settled_at"]),
+        "epoch": 0,
+        "not_before": 0.0,
+        "created_at": 0.0,
+        "updated_at": 0.0,
+    }
+    assert (ROW.status, ROW.metadata) == (Status.QUEUED, b"{}")
+
+
+def test_a_new_budget_is_untouched() -> None:
+    assert dataclasses.asdict(ROW.budget) == {
+        **dict.fromkeys(["takeovers", "life", "handoffs", "calls", "waits"], 0),
+        "last_takeover_at": None,
+        "causes": (),
+    }
+
+
+def test_what_a_person_did_not_say_is_not_there() -> None:
+    assert (StopIntent(at=1.0).reason, Cancelled().reason, Completed().result) == (None, None, None)
 
 
 def test_the_token_of_a_run_is_its_epoch_and_claim() -> None:
@@ -104,7 +133,7 @@ def test_the_token_of_a_run_is_its_epoch_and_claim() -> None:
 
 
 def test_a_run_that_was_never_claimed_has_no_token() -> None:
-    with pytest.raises(ValueError, match="never claimed"):
+    with pytest.raises(ValueError, match=r"^a run that was never claimed has no token$"):
         _ = ROW.token
 
 
@@ -121,15 +150,16 @@ def test_an_attempt_is_one_more_than_takeovers_and_hand_offs_of_a_life(budget: R
     assert dataclasses.replace(ROW, budget=budget).attempt == attempt
 
 
-FACTS = [ROW, Token(epoch=1, claim="c"), RecoveryBudget(), StopIntent(at=1.0), Completed(), Cancelled()]
+@pytest.mark.parametrize("fact", [Run, Token, RecoveryBudget, StopIntent, Completed, Failed, Cancelled])
+def test_a_fact_cannot_be_changed_or_extended_and_names_its_members(fact: Any) -> None:
+    assert fact.__dataclass_params__.frozen
+    assert "__slots__" in vars(fact)
+    assert all(member.kw_only for member in dataclasses.fields(fact))
 
 
-@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
-def test_facts_cannot_be_changed_or_extended(fact: Any) -> None:
-    assert not hasattr(fact, "__dict__")
-    for member in dataclasses.fields(fact):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(fact, member.name, None)
+@pytest.mark.parametrize("words", PUBLISHED, ids=lambda words: words.__name__)
+def test_words_are_as_published(words: type[StrEnum]) -> None:
+    assert {word.name: word.value for word in words} == {word.upper(): word for word in PUBLISHED[words].split()}
 
 
 # ---- our own events -------------------------------------------------------------------------
