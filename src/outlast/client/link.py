@@ -33,6 +33,8 @@ LONGEST_BEAT: Final = 120.0
 """Seconds between heartbeats that are believed: beyond it a dead connection would never be noticed."""
 RETRIED: Final = frozenset({408, 425, 429})
 """Statuses below 500 that ask for another try."""
+LOCAL: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+"""Where no proxy is asked: to a proxy, this machine is itself."""
 
 Headers: TypeAlias = Mapping[str, str]
 HeadersOf: TypeAlias = Callable[[], Headers | Awaitable[Headers]]
@@ -70,7 +72,7 @@ class Lost(Exception):
 
 def direct() -> httpx2.AsyncClient:
     """Return a client that reaches this machine without a proxy, whatever proxies the environment names."""
-    return httpx2.AsyncClient(mounts={f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")})
+    return httpx2.AsyncClient(mounts=dict.fromkeys(LOCAL))
 
 
 class Link:

@@ -1,0 +1,5 @@
+"""`python -m outlast` is the command line."""
+
+from outlast.cli import main
+
+main()

@@ -1,0 +1,30 @@
+"""The options that every command about a server has."""
+
+import click
+
+from outlast.client.link import Headers
+
+URL = "http://127.0.0.1:8400"
+"""Where `outlast serve` and `outlast demo` answer unless told otherwise."""
+
+url = click.option(
+    "--url",
+    envvar="OUTLAST_URL",
+    default=URL,
+    show_default=True,
+    show_envvar=True,
+    metavar="URL",
+    help="Where Outlast's routes are.",
+)
+token = click.option(
+    "--token",
+    envvar="OUTLAST_TOKEN",
+    show_envvar=True,
+    metavar="TOKEN",
+    help="Sent as a bearer token. Others on this machine can see a command line: the variable is safer.",
+)
+
+
+def headers(token: str | None) -> Headers:
+    """Return what a request carries to say who asks."""
+    return {"authorization": f"Bearer {token}"} if token else {}

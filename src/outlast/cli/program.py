@@ -1,0 +1,64 @@
+"""The program `outlast`: its commands, and how what goes wrong in them is told.
+
+What is expected to go wrong takes one sentence on standard error and exit code 2; Ctrl-C ends with 130. Anything else
+is a mistake of ours and shows its traceback.
+"""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+import click
+
+from outlast.cli.demo import demo
+from outlast.cli.runs import show, start, stop
+from outlast.cli.serve import serve
+from outlast.cli.tail import tail
+from outlast.errors import OutlastError
+
+REFUSED: Final = 2
+INTERRUPTED: Final = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("outlast"), "-V", "--version", message="outlast %(version)s")
+def commands() -> None:
+    r"""Let runs outlive what carries them: the tab, the network, the deploy, the crash.
+
+    \b
+    See it:
+      outlast demo                                  a run that survives kill -9
+
+    \b
+    Use it:
+      outlast serve app:outlast                     serve the Outlast object in app.py
+      outlast start chat '"hello"' --follow         start a run and read it
+      outlast tail RUN                              read a run from its first event on
+      outlast show RUN                              status, recovery budget, outcome
+      outlast stop RUN --reason "not needed"        end it
+    """
+
+
+for command in (demo, serve, start, tail, show, stop):
+    commands.add_command(command)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name, and return the exit code."""
+    try:
+        answered = commands.main(arguments, prog_name="outlast", standalone_mode=False)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "outlast"
+        return _refuse(f"{error.format_message()} See `{command} --help`.")
+    except click.ClickException as error:
+        return _refuse(error.format_message())
+    except OutlastError as error:
+        return _refuse(str(error))
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    return answered if isinstance(answered, int) else 0
+
+
+def _refuse(sentence: str) -> int:
+    click.echo(f"outlast: {sentence}", err=True)
+    return REFUSED

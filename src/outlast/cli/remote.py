@@ -1,0 +1,105 @@
+"""Asks a server one question and gets its answer, or the sentence that says why not."""
+
+import random
+import secrets
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, Self, cast
+from urllib.parse import quote
+
+import httpx2
+
+from outlast.backoff import delay
+from outlast.cli import options
+from outlast.client import problem
+from outlast.client.link import LOCAL
+from outlast.errors import InputInvalid, OutlastError
+from outlast.log.event import JSON, JSON_TYPE, encode_json
+
+TIMEOUT: Final = 15.0
+"""Seconds for one answer: a server may wait that long for its store."""
+TRIES: Final = 4
+"""Times a question is asked: a server that is being restarted is often back within seconds."""
+BASE: Final = 0.5
+"""Seconds before the second time."""
+CAP: Final = 4.0
+"""Seconds between two times at most."""
+BUSY: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Answers that ask to be asked again."""
+
+_JSON: Final = {"content-type": JSON_TYPE, "accept": JSON_TYPE}
+
+
+class Unanswered(OutlastError):
+    """Nothing at this address answers, or not as Outlast does."""
+
+    code = "unanswered"
+
+
+class Remote:
+    """One server, spoken to synchronously."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self._url = url.rstrip("/")
+        self._client = httpx2.Client(timeout=TIMEOUT, headers=options.headers(token), mounts=dict.fromkeys(LOCAL))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def start(self, worker: str, input: JSON, *, id: str | None, thread: str | None) -> dict[str, Any]:
+        """Start a run and return its status document.
+
+        The id is chosen here unless given, so that a start whose answer was lost is asked for again and stays one
+        run (A3).
+        """
+        asked = {"worker": worker, "input": input, "id": id or secrets.token_hex(8), "thread": thread}
+        return self._ask("POST", "/runs", asked)
+
+    def status(self, run: str) -> dict[str, Any]:
+        """Return a run's status document."""
+        return self._ask("GET", f"/runs/{quote(run, safe='')}")
+
+    def stop(self, run: str, *, reason: str | None) -> dict[str, Any]:
+        """Stop a run and return what is true now."""
+        return self._ask("POST", f"/runs/{quote(run, safe='')}/stop", {"reason": reason})
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Return the runs that have no outcome yet, the newest first."""
+        lists = [self._ask("GET", f"/runs?status={status}") for status in ("active", "queued", "parked")]
+        return [run for each in lists for run in each["runs"]]
+
+    def _ask(self, method: str, path: str, body: Mapping[str, JSON] | None = None) -> dict[str, Any]:
+        """Ask until there is an answer; every question may be asked twice. Raises `Unanswered` and `Refusal`s."""
+        content = None if body is None else encode_json(body)
+        for attempt in range(1, TRIES + 1):
+            if attempt > 1:
+                time.sleep(delay(attempt - 1, base=BASE, cap=CAP, jitter=random.random()))
+            try:
+                response = self._client.request(method, self._url + path, content=content, headers=_JSON)
+            except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
+                raise InputInvalid(f"The url or the token cannot be used; a url looks like {options.URL}.") from error
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                if attempt == 1:
+                    raise Unanswered(f"Nothing answers at {self._url}: does `outlast serve` run there?") from error
+            except httpx2.RequestError:
+                pass  # it may have been heard all the same: asked again, it is the same question
+            else:
+                if response.status_code not in BUSY:
+                    return _answer(response)
+        raise Unanswered(f"{self._url} did not answer {TRIES} times; what was asked may have happened all the same.")
+
+
+def _answer(response: httpx2.Response) -> dict[str, Any]:
+    if not response.is_success:
+        raise problem.refusal(response.status_code, response.content[: problem.MAX_PROBLEM])
+    try:
+        said = response.json()
+    except ValueError as error:
+        raise Unanswered("Something answers at this address, but not as Outlast does.") from error
+    if not isinstance(said, dict):
+        raise Unanswered("Something answers at this address, but not as Outlast does.")
+    return cast("dict[str, Any]", said)

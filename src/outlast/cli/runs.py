@@ -1,0 +1,119 @@
+"""The commands that ask one question about a run: start it, show it, stop it."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import click
+
+from outlast.cli import options
+from outlast.cli.remote import Remote
+from outlast.cli.tail import watch
+from outlast.cli.terminal import inline
+from outlast.cli.wording import LONGEST, outcome_sentence, recovery_sentence
+from outlast.errors import InputInvalid
+from outlast.log.event import JSON
+
+
+@click.command()
+@click.argument("worker")
+@click.argument("input", required=False)
+@options.url
+@options.token
+@click.option("--id", metavar="ID", help="Choose the run's id: the same id and input again is the same run.")
+@click.option("--thread", metavar="ID", help="The thread it belongs to; one live run a thread.")
+@click.option("--follow", is_flag=True, help="Show it until it ends, as `outlast tail` does.")
+def start(
+    worker: str, input: str | None, *, url: str, token: str | None, id: str | None, thread: str | None, follow: bool
+) -> int:
+    r"""Start a run of WORKER and print its id.
+
+    INPUT is JSON; `-` reads it from standard input, and without it the input is null. When the id is printed, the
+    run is durable: it survives the death of every process.
+
+    \b
+      outlast start explain '{"module": "heapq"}' --follow
+      jq .request ticket.json | outlast start triage - --id ticket-4711
+    """
+    with Remote(url, token) as remote:
+        run = str(remote.start(worker, _input(input), id=id, thread=thread)["id"])
+    if follow:
+        click.echo(f"outlast: run {inline(run, LONGEST)}", err=True)
+        return watch(run, url=url, token=token)
+    click.echo(inline(run, LONGEST))
+    return 0
+
+
+@click.command()
+@click.argument("run")
+@options.url
+@options.token
+@click.option("--json", "as_json", is_flag=True, help="The status document as the server told it.")
+def show(run: str, url: str, token: str | None, *, as_json: bool) -> int:
+    """Show how RUN stands: its status, its recovery budget, its outcome."""
+    with Remote(url, token) as remote:
+        document = remote.status(run)
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return 0
+    for name, said in described(document):
+        click.echo(f"{name:<12} {said}")
+    return 0
+
+
+@click.command()
+@click.argument("run")
+@options.url
+@options.token
+@click.option("--reason", metavar="TEXT", help="Told to everyone who reads the run.")
+def stop(run: str, url: str, token: str | None, reason: str | None) -> int:
+    """Stop RUN: its outcome becomes `cancelled`, and what it said stays readable.
+
+    An id that is not known yet is remembered for ten minutes: the run is then stopped as soon as it is started.
+    """
+    with Remote(url, token) as remote:
+        said = remote.stop(run, reason=reason)
+    sentences = {
+        "accepted": "accepted: the run is being stopped",
+        "settled": "stopped",
+        "already": f"it had ended before: {_outcome(said)}",
+    }
+    click.echo(sentences.get(str(said.get("answer")), inline(str(said.get("answer")), LONGEST)))
+    return 0
+
+
+def described(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a status document says as pairs for people, without what has nothing to say."""
+    for name in ("id", "worker", "thread", "status"):
+        if document.get(name) is not None:
+            yield name, inline(str(document[name]), LONGEST)
+    if document.get("outcome"):
+        yield "outcome", _outcome(document)
+    if recovering := recovery_sentence(document.get("recovering")):
+        yield "recovering", recovering
+    if document.get("stop_requested") and not document.get("outcome"):
+        yield "stop", "asked for"
+    yield "events", inline(str(document.get("head")).partition("-")[0], LONGEST)
+    for name, spent in cast("Mapping[str, Mapping[str, Any]]", document.get("budget") or {}).items():
+        words = {"life": "for life"}.get(name, name)
+        yield words, f"{spent.get('used')} of {spent.get('limit')}"
+    for name in ("created_at", "settled_at"):
+        if document.get(name):
+            yield name.removesuffix("_at"), inline(str(document[name]), LONGEST)
+
+
+def _outcome(said: Mapping[str, Any]) -> str:
+    return outcome_sentence(str(said.get("status")), cast("Mapping[str, JSON]", said.get("outcome") or {}))
+
+
+def _input(given: str | None) -> JSON:
+    if given is None:
+        return None
+    try:
+        text = sys.stdin.read() if given == "-" else given
+        return cast("JSON", json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise InputInvalid(
+            """INPUT is not JSON; text is given in double quotes inside single ones: '"hello"'."""
+        ) from error

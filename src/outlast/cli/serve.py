@@ -1,0 +1,137 @@
+"""Serves an `Outlast` object with uvicorn, at the root, until a signal comes.
+
+Rules of this file:
+
+1. The store opens inside our own lifespan, so that what is wrong with it is told in a sentence and not by uvicorn.
+2. uvicorn waits for open streams, and readers never leave by themselves: so the first signal sends them away, and
+   uvicorn stops once they have gone. The second one ends the process where it stands, which every run survives.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+import uvicorn
+
+from outlast.assembly.outlast import Outlast
+from outlast.cli.listener import PORT, address_of, check_exposure, listen, resolve
+from outlast.cli.target import FORM, load
+
+GRACE: Final = 10
+"""Seconds for the responses that are still open after the readers were sent away; then they are cut."""
+SIGNALED: Final = 128
+"""A shell's base for the exit code of a program that a signal ended."""
+
+
+@click.command()
+@click.argument("target", metavar=FORM)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any free port.")
+@click.option("--store", metavar="URL", help="Use this store instead of the object's own, such as sqlite:///runs.db")
+@click.option("--verbose", is_flag=True, help="Log what happens to runs, not only what goes wrong.")
+def serve(target: str, host: str, port: int, store: str | None, *, verbose: bool) -> int:
+    r"""Serve the Outlast object that MODULE:ATTRIBUTE names.
+
+    The routes are at the root, the page too. Ctrl-C or SIGTERM sends the readers away, hands the runs off and stops;
+    a second one stops at once. Runs go on where they were when the server comes back, also after a kill -9.
+
+    \b
+      outlast serve app:outlast
+      outlast serve app:outlast --port 9000 --store sqlite:////var/lib/runs.db
+    """
+    configure_logs(verbose=verbose)
+    outlast = load(target)
+    if store is not None:
+        outlast.reconfigure(store=store)
+    place = resolve(host, port)
+    check_exposure(outlast, place)
+    listener = listen(place)
+
+    async def greet() -> None:
+        click.echo(f"Outlast serves {address_of(listener)} (the page too) from {kept(outlast)}. Ctrl-C stops it.")
+
+    return run(outlast, listener, greet)
+
+
+def configure_logs(*, verbose: bool) -> None:
+    """Let warnings, or everything that happens to runs, be written to standard error."""
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def kept(outlast: Outlast) -> str:
+    """Say where an object's runs are."""
+    path = outlast.settings.store.partition("://")[2].removeprefix("/")
+    return str(Path(path).absolute()) if path else "memory: they end with this process"
+
+
+def run(outlast: Outlast, listener: socket.socket, greet: Callable[[], Awaitable[None]]) -> int:
+    """Serve until a signal comes, and return the exit code; `greet` is called once requests are answered."""
+    with listener:
+        return asyncio.run(_run(outlast, listener, greet))
+
+
+async def _run(outlast: Outlast, listener: socket.socket, greet: Callable[[], Awaitable[None]]) -> int:
+    server = Server(outlast, greet)
+    with server.signals():
+        async with outlast:
+            await server.serve(sockets=[listener])
+    return server.exit_code
+
+
+class Server(uvicorn.Server):
+    """uvicorn, stopping the way open streams need it."""
+
+    def __init__(self, outlast: Outlast, greet: Callable[[], Awaitable[None]]) -> None:
+        """Serve `outlast`, whose lifespan is the caller's to run."""
+        super().__init__(
+            uvicorn.Config(
+                outlast.app,
+                lifespan="off",
+                log_level="warning",
+                access_log=False,
+                ws="none",
+                server_header=False,
+                proxy_headers=False,  # who asks is decided by what we are told, never by what somebody forwards
+                timeout_graceful_shutdown=GRACE,
+            )
+        )
+        self.exit_code = 0
+        self._outlast = outlast
+        self._greet = greet
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and greet."""
+        await super().startup(sockets)
+        await self._greet()
+
+    @contextmanager
+    def signals(self) -> Generator[None, None, None]:
+        """Handle signals from before the store opens until after it has closed."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals alone: uvicorn would raise them again before the store is closed."""
+        yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler's signature
+        """Stop, or stop at once."""
+        if self.should_exit:
+            os._exit(SIGNALED + sig)
+        self.should_exit = True
+        self.exit_code = SIGNALED + sig if sig == signal.SIGINT else 0  # SIGTERM asks for a clean end: this is one
+        self._outlast.begin_close()

@@ -1,0 +1,76 @@
+"""The sentences of the command line: what has become of the connection, of a run, of its recovery budget."""
+
+from collections.abc import Mapping
+from typing import Any, Final, assert_never, cast
+
+from outlast.cli.terminal import inline
+from outlast.client.follow import Connecting, LinkState, Live, Waiting
+from outlast.client.link import Trouble
+from outlast.log.event import JSON
+from outlast.run import Cause
+
+LONGEST: Final = 300
+"""Characters of a worker's or a person's words on one line of ours."""
+
+TROUBLES: Final[Mapping[Trouble, str]] = {
+    Trouble.UNREACHABLE: "the server cannot be reached",
+    Trouble.BROKEN: "the connection broke",
+    Trouble.SILENT: "nothing is heard of the server any more",
+    Trouble.BUSY: "the server is busy",
+    Trouble.ENDED: "the connection was closed",
+    Trouble.DRAINING: "the server closes and sends its readers away",
+    Trouble.FOREIGN: "something else answers at this address",
+    Trouble.SKIPPED: "events were missing",
+}
+
+
+def link_sentence(state: LinkState, *, left: float) -> str:
+    """Return what has become of the connection; `left` is how many seconds a wait still has."""
+    match state:
+        case Connecting(attempt=attempt):
+            return f"connecting (attempt {attempt})"
+        case Live(beat=beat):
+            return recovery_sentence(beat.get("recovering")) or "connected"
+        case Waiting(trouble=trouble, attempt=attempt):
+            return f"{TROUBLES[trouble]}, next try in {max(0, round(left))} s (attempt {attempt})"
+        case _:
+            assert_never(state)
+
+
+def recovery_sentence(recovering: object) -> str | None:
+    """Return how a run that nobody drives goes on, from a status document's `recovering`; None where it is null."""
+    if not isinstance(recovering, Mapping):
+        return None
+    said = cast("Mapping[str, Any]", recovering)
+    return f"recovering: takeover {plain(said, 'takeover')} in {plain(said, 'next_try_in')} s ({plain(said, 'cause')})"
+
+
+def takeover_sentence(restarted: Mapping[str, JSON]) -> str:
+    """Return what a `run.restarted` tells."""
+    if restarted.get("cause") == Cause.HANDOFF:
+        return f"handed off: attempt {plain(restarted, 'attempt')}"
+    return f"taken over: attempt {plain(restarted, 'attempt')} ({plain(restarted, 'cause')})"
+
+
+def outcome_sentence(status: str, outcome: Mapping[str, JSON]) -> str:
+    """Return what became of a run, from its terminal status and what its terminal event or status document says."""
+    match status:
+        case "completed":
+            return "completed"
+        case "cancelled":
+            return f"stopped: {plain(outcome, 'reason')}" if outcome.get("reason") else "stopped"
+        case _:
+            causes = outcome.get("causes")
+            listed = f" (causes: {', '.join(map(str, causes))})" if isinstance(causes, list) else ""
+            return inline(f"failed: {plain(outcome, 'code')}: {plain(outcome, 'message')}{listed}", LONGEST)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def plain(said: Mapping[str, JSON], name: str) -> str:
+    """Return a member as text for one line, `?` when it is not there."""
+    value = said.get(name)
+    return "?" if value is None else inline(str(value), LONGEST)

@@ -1,0 +1,82 @@
+"""The sentences people read."""
+
+import pytest
+
+from outlast.cli.wording import (
+    TROUBLES,
+    counted,
+    link_sentence,
+    outcome_sentence,
+    recovery_sentence,
+    takeover_sentence,
+)
+from outlast.client.follow import Connecting, LinkState, Live, Waiting
+from outlast.client.link import Trouble
+from outlast.log.event import JSON
+
+RECOVERING: dict[str, JSON] = {"takeover": 2, "next_try_in": 3.2, "cause": "store"}
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (Connecting(attempt=4), "connecting (attempt 4)"),
+        (Live(beat={}), "connected"),
+        (Live(beat={"recovering": None, "status": "active"}), "connected"),
+        (Live(beat={"recovering": RECOVERING}), "recovering: takeover 2 in 3.2 s (store)"),
+        (
+            Waiting(trouble=Trouble.UNREACHABLE, seconds=8, attempt=4),
+            "the server cannot be reached, next try in 3 s (attempt 4)",
+        ),
+    ],
+)
+def test_the_link_is_told_in_a_sentence(state: LinkState, sentence: str) -> None:
+    assert link_sentence(state, left=2.9) == sentence
+
+
+def test_a_wait_never_counts_below_zero() -> None:
+    assert "in 0 s" in link_sentence(Waiting(trouble=Trouble.BUSY, seconds=1, attempt=2), left=-0.7)
+
+
+def test_every_trouble_has_its_words() -> None:
+    assert set(TROUBLES) == set(Trouble)
+    assert len(set(TROUBLES.values())) == len(Trouble)
+
+
+@pytest.mark.parametrize("recovering", [None, 7, "soon", []])
+def test_a_run_that_is_driven_is_not_recovering(recovering: object) -> None:
+    assert recovery_sentence(recovering) is None
+
+
+def test_a_takeover_and_a_hand_off_are_told_apart() -> None:
+    assert takeover_sentence({"attempt": 2, "cause": "crash"}) == "taken over: attempt 2 (crash)"
+    assert takeover_sentence({"attempt": 2, "cause": "handoff"}) == "handed off: attempt 2"
+    assert takeover_sentence({}) == "taken over: attempt ? (?)"
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "sentence"),
+    [
+        ("completed", {"code": "completed"}, "completed"),
+        ("cancelled", {"reason": None}, "stopped"),
+        ("cancelled", {"reason": "a\nb"}, "stopped: a␊b"),
+        (
+            "failed",
+            {"code": "recovery_exhausted", "message": "Given up.", "causes": ["crash", "store"]},
+            "failed: recovery_exhausted: Given up. (causes: crash, store)",
+        ),
+    ],
+)
+def test_an_outcome_is_told_in_a_sentence(status: str, outcome: dict[str, JSON], sentence: str) -> None:
+    assert outcome_sentence(status, outcome) == sentence
+
+
+@pytest.mark.attack("Z3")
+def test_words_from_outside_stay_on_one_line_and_act_on_nothing() -> None:
+    said = outcome_sentence("failed", {"code": "\x1b[2J", "message": "x\n" * 500, "causes": ["\r"]})
+    assert said.isprintable()
+    assert len(said) == 300
+
+
+def test_one_is_no_plural() -> None:
+    assert [counted(number, "takeover") for number in (0, 1, 2)] == ["0 takeovers", "1 takeover", "2 takeovers"]
