@@ -1,1 +1,96 @@
-"""Agent and chat streams that outlive what carries them."""
+"""Agent and chat streams that outlive the tab, the network, the deploy, the crash and the busy backend."""
+
+from outlast.assembly.outlast import Outlast
+from outlast.client.follow import follow
+from outlast.client.received import ReceivedEvent, ReceivedGap
+from outlast.errors import (
+    ClaimLost,
+    CursorInvalid,
+    Draining,
+    EventTooLarge,
+    Fenced,
+    HeadConflict,
+    IdConflict,
+    InputInvalid,
+    LogFull,
+    LogRefused,
+    NotAdmitted,
+    NotStarted,
+    OutlastError,
+    OwnershipError,
+    PeerRefused,
+    Refusal,
+    Retry,
+    RunNotFound,
+    SchemaNewer,
+    SettingsError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    ThreadBusy,
+    TooLarge,
+    Unauthenticated,
+    UnknownWorker,
+    WireError,
+    WorkerError,
+    WorkerRaised,
+)
+from outlast.log.cursor import Cursor
+from outlast.log.event import Event
+from outlast.log.limits import LogLimits
+from outlast.recovery import RecoveryPolicy
+from outlast.run import Run, Status
+from outlast.stores.base import StopAnswer, Stopped
+from outlast.workers.base import ActiveRun
+
+__all__ = [
+    "ActiveRun",
+    "ClaimLost",
+    "Cursor",
+    "CursorInvalid",
+    "Draining",
+    "Event",
+    "EventTooLarge",
+    "Fenced",
+    "HeadConflict",
+    "IdConflict",
+    "InputInvalid",
+    "LogFull",
+    "LogLimits",
+    "LogRefused",
+    "NotAdmitted",
+    "NotStarted",
+    "Outlast",
+    "OutlastError",
+    "OwnershipError",
+    "PeerRefused",
+    "ReceivedEvent",
+    "ReceivedGap",
+    "RecoveryPolicy",
+    "Refusal",
+    "Retry",
+    "Run",
+    "RunNotFound",
+    "SchemaNewer",
+    "SettingsError",
+    "Status",
+    "StopAnswer",
+    "Stopped",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "ThreadBusy",
+    "TooLarge",
+    "Unauthenticated",
+    "UnknownWorker",
+    "WireError",
+    "WorkerError",
+    "WorkerRaised",
+    "follow",
+]

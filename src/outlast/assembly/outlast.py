@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from outlast.assembly.serving import Serving
 from outlast.assembly.settings import Settings
+from outlast.assembly.stores import open_store
 from outlast.errors import NotStarted, SettingsError
 from outlast.log.event import JSON
 from outlast.log.limits import LogLimits
@@ -19,7 +20,7 @@ from outlast.server.access import Access, Authenticate
 from outlast.server.conditions import Admit
 from outlast.server.intake import NOT_STARTED, is_id
 from outlast.server.routes.problem import problem
-from outlast.stores.base import Stopped
+from outlast.stores.base import Stopped, Store
 from outlast.wire.native import status_document
 from outlast.workers.base import Worker
 from outlast.workers.function import AbortFunction, Function, FunctionWorker
@@ -39,7 +40,7 @@ class Outlast:
         app = FastAPI(lifespan=outlast.lifespan)
         app.mount("/agents", outlast.app)
 
-    Every option is a keyword, or a variable `OUTLAST_…` (see `assembly.settings`); times are in seconds.
+    `store` is a URL, or a `Store` of your own making. Every option is a keyword, or a variable `OUTLAST_…` (see `assembly.settings`); times are in seconds.
     `authenticate` gets each request's connection and returns its owner, or None; without it only this machine is
     answered. `admit` is asked before a run is accepted and before every takeover, and raises `NotAdmitted` to refuse.
     Raises `SettingsError` for options that cannot work.
@@ -47,7 +48,7 @@ class Outlast:
 
     def __init__(
         self,
-        store: str | None = None,
+        store: str | Store | None = None,
         *,
         durability: Literal["process", "power"] | None = None,
         lease_ttl: float | None = None,
@@ -65,7 +66,7 @@ class Outlast:
     ) -> None:
         self.settings = Settings.resolve(
             {
-                "store": store,
+                "store": store if isinstance(store, str) else None,
                 "durability": durability,
                 "lease_ttl": lease_ttl,
                 "renew_every": renew_every,
@@ -79,6 +80,7 @@ class Outlast:
                 "allow_anonymous": allow_anonymous,
             }
         )
+        self._own_store = None if isinstance(store, str) else store
         self.authenticate = authenticate
         self.admit = admit
         self.workers: dict[str, Worker] = {}
@@ -116,7 +118,8 @@ class Outlast:
         """Open the store and start the node. Raises `StoreError`, `SettingsError`."""
         if self._serving is not None:
             raise SettingsError("This Outlast is running already.")
-        self._serving = Serving(self.settings, self.workers, access=self._access(), admit=self.admit)
+        store = self._own_store or open_store(self.settings.store, durability=self.settings.durability)
+        self._serving = Serving(store, self.settings, self.workers, access=self._access(), admit=self.admit)
         try:
             await self._serving.start()
         except BaseException:
@@ -156,6 +159,7 @@ class Outlast:
         if self._serving is not None:
             raise SettingsError("The store can only be changed before the application starts.")
         self.settings = replace(self.settings, store=store)
+        self._own_store = None
 
     # ---- in handlers of the host's own application ------------------------------------------
 

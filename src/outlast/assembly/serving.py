@@ -10,7 +10,6 @@ from starlette.types import ASGIApp
 
 from outlast.assembly.journal import record
 from outlast.assembly.settings import Settings
-from outlast.assembly.stores import open_store
 from outlast.server.access import Access
 from outlast.server.conditions import Admit, Conditions
 from outlast.server.hub import Hub
@@ -18,6 +17,7 @@ from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
 from outlast.server.renewal import RenewalThread
 from outlast.server.routes import build
+from outlast.stores.base import Store
 from outlast.workers.base import Worker
 
 
@@ -25,7 +25,7 @@ class Serving:
     """One life of an `Outlast`: `start` it, use `intake`, `store` and `app`, `close` it."""
 
     def __init__(
-        self, settings: Settings, workers: Mapping[str, Worker], *, access: Access, admit: Admit | None
+        self, store: Store, settings: Settings, workers: Mapping[str, Worker], *, access: Access, admit: Admit | None
     ) -> None:
         conditions = Conditions(
             report=record,
@@ -37,7 +37,7 @@ class Serving:
             stop_grace=settings.stop_grace,
             admit=admit,
         )
-        self.store = open_store(settings.store, durability=settings.durability)
+        self.store = store
         self.intake = Intake(self.store.runs, workers.keys(), conditions)
         self._node = Node(self.store, workers, conditions, pacer=RenewalThread())
         self._hub = Hub(

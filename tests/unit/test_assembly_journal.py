@@ -1,0 +1,68 @@
+"""Facts as log lines: one line each, nothing from outside on it."""
+
+import logging
+from typing import get_args
+
+import pytest
+
+from outlast.assembly.journal import record
+from outlast.facts import (
+    ControllerPaused,
+    Fact,
+    NodeStarted,
+    RunClaimed,
+    RunSettled,
+    StoreTroubled,
+    WorkerFailed,
+)
+from outlast.run import Cause, FailureCode, Limit, Status
+
+
+def claimed(*, exhausted: Limit | None = None) -> RunClaimed:
+    return RunClaimed(run="l1", epoch=3, attempt=3, takeovers=2, cause=Cause.CRASH, exhausted=exhausted)
+
+
+@pytest.mark.behaviour("B16")
+def test_a_claim_is_one_line_with_attempt_cause_and_whether_the_budget_was_spent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "outlast")
+    record(claimed())
+    record(claimed(exhausted=Limit.WINDOW))
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "RunClaimed run=l1 epoch=3 attempt=3 takeovers=2 cause=crash",
+        "RunClaimed run=l1 epoch=3 attempt=3 takeovers=2 cause=crash exhausted=window",
+    ]
+    assert [entry.levelno for entry in caplog.records] == [logging.INFO, logging.WARNING]
+
+
+def test_the_fields_are_there_for_machines_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outlast")
+    record(RunSettled(run="l1", status=Status.FAILED, code=FailureCode.LOG_FULL))
+    entry = caplog.records[0]
+    assert (entry.__dict__["fact"], entry.__dict__["outlast_status"]) == ("RunSettled", "failed")
+    assert entry.__dict__["outlast_code"] == "log_full"
+
+
+@pytest.mark.behaviour("W16")
+def test_a_workers_traceback_is_on_its_line_innermost_first(caplog: pytest.LogCaptureFixture) -> None:
+    record(WorkerFailed(run="l1", error="ValueError", frames=("app.py:3 chat", "tool.py:9 search")))
+    assert caplog.records[0].levelno == logging.ERROR
+    assert caplog.records[0].getMessage().endswith("frames=tool.py:9 search < app.py:3 chat")
+
+
+@pytest.mark.parametrize("fact", [ControllerPaused(run="l1"), StoreTroubled(during="look", error="store_busy")])
+def test_trouble_is_a_warning(fact: Fact, caplog: pytest.LogCaptureFixture) -> None:
+    record(fact)
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_what_goes_well_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outlast")
+    record(NodeStarted(node="n1"))
+    assert caplog.records[0].levelno == logging.INFO
+
+
+def test_no_fact_has_a_field_that_could_hold_an_id_from_outside() -> None:
+    names = {name for fact in get_args(Fact) for name in fact.__dataclass_fields__}
+    assert not names & {"id", "owner", "thread", "input", "reason", "message", "url", "metadata", "data", "text"}

@@ -1,0 +1,162 @@
+"""The object users hold: workers, lifespan, mounting, and the calls for a host's own handlers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from outlast import ActiveRun, NotStarted, Outlast, RunNotFound, SettingsError, Status, StopAnswer
+from outlast.testing.asgi import StreamingTransport, lifespan
+
+pytestmark = pytest.mark.anyio
+
+
+def made(**options: object) -> Outlast:
+    outlast = Outlast("sqlite://", **options)  # type: ignore[arg-type]
+
+    @outlast.worker("echo")
+    async def echo(run: ActiveRun) -> AsyncIterator[object]:
+        yield run.input
+
+    @outlast.worker("patient")
+    async def patient(run: ActiveRun) -> None:
+        await run.emit("here")
+        await asyncio.Event().wait()
+
+    return outlast
+
+
+async def settled(outlast: Outlast, id: str) -> dict[str, object]:
+    """Follow the run to its end through the stream, and return its status document."""
+    async with client(outlast.app) as http:
+        await http.get(f"/runs/{id}/events", headers={"accept": "text/event-stream"})
+    return dict(await outlast.status(id))
+
+
+def client(app: Callable[..., object]) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(transport=StreamingTransport(app), base_url="http://localhost")  # type: ignore[arg-type]
+
+
+async def test_a_run_started_in_the_hosts_own_handler_is_driven_to_its_outcome() -> None:
+    outlast = made()
+    async with outlast:
+        run = await outlast.start("echo", "hello", thread="t1")
+        document = await settled(outlast, run.id)
+    assert (document["status"], document["thread"]) == ("completed", "t1")
+
+
+@pytest.mark.behaviour("A1")
+async def test_the_same_start_twice_is_the_same_run() -> None:
+    outlast = made()
+    async with outlast:
+        first = await outlast.start("echo", {"a": 1, "b": 2}, id="r1")
+        again = await outlast.start("echo", {"b": 2, "a": 1}, id="r1")
+    assert first.log == again.log
+
+
+async def test_a_stop_from_the_hosts_own_handler_ends_the_run() -> None:
+    outlast = made()
+    async with outlast:
+        await outlast.start("patient", id="r1")
+        stopped = await outlast.stop("r1", reason="enough")
+        assert stopped.answer in {StopAnswer.ACCEPTED, StopAnswer.SETTLED}
+        document = await settled(outlast, "r1")
+        assert document["status"] == Status.CANCELLED
+        assert (await outlast.stop("r1")).answer is StopAnswer.ALREADY
+
+
+async def test_another_owners_run_is_not_found() -> None:
+    outlast = made()
+    async with outlast:
+        await outlast.start("echo", "x", owner="ada", id="r1")
+        with pytest.raises(RunNotFound):
+            await outlast.status("r1", owner="eve")
+
+
+@pytest.mark.parametrize("framework", [FastAPI, Starlette])
+async def test_mounted_under_a_prefix_it_answers_once_the_lifespan_has_run(framework: type[Starlette]) -> None:
+    outlast = made()
+    app = framework(lifespan=outlast.lifespan)
+    app.mount("/agents", outlast.app)
+    async with client(app) as http:
+        early = await http.get("/agents/healthz")
+        assert (early.status_code, early.json()["code"]) == (503, "not_started")
+        assert "lifespan=outlast.lifespan" in early.json()["detail"]
+        async with lifespan(app):
+            answer = await http.post("/agents/runs", json={"worker": "echo", "input": 1, "id": "r1"})
+            assert (answer.status_code, answer.headers["location"]) == (201, "/agents/runs/r1")
+            assert (await http.get("/agents/healthz")).json()["workers"] == ["echo", "patient"]
+        assert (await http.get("/agents/healthz")).status_code == 503
+
+
+async def test_served_by_itself_it_has_a_lifespan_of_its_own() -> None:
+    outlast = made()
+    async with lifespan(outlast.app), client(outlast.app) as http:
+        assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_it_may_be_mounted_as_a_starlette_route_too() -> None:
+    outlast = made()
+    app = Starlette(routes=[Mount("/x", app=outlast.app)], lifespan=outlast.lifespan)
+    async with lifespan(app), client(app) as http:
+        assert (await http.get("/x/healthz")).status_code == 200
+
+
+async def test_it_can_run_again_after_it_was_closed() -> None:
+    outlast = made()
+    for _ in range(2):
+        async with outlast:
+            await outlast.start("echo", "x", id="r1")
+
+
+async def test_calls_before_the_lifespan_say_what_to_do() -> None:
+    outlast = made()
+    with pytest.raises(NotStarted, match="lifespan=outlast.lifespan"):
+        await outlast.start("echo", "x")
+    with pytest.raises(NotStarted):
+        await outlast.status("r1")
+
+
+async def test_entering_it_twice_is_refused() -> None:
+    outlast = made()
+    async with outlast:
+        with pytest.raises(SettingsError, match="running already"):
+            await outlast.__aenter__()
+        await outlast.start("echo", "x", id="r1")
+
+
+async def test_workers_are_registered_once_by_proper_names_and_before_the_start() -> None:
+    outlast = made()
+    for name in ("echo", "", "a b", "x" * 129, "."):
+        with pytest.raises(SettingsError, match="registered once"):
+            outlast.worker(name)
+    async with outlast:
+        with pytest.raises(SettingsError, match="before the application starts"):
+            outlast.worker("late")
+        with pytest.raises(SettingsError, match="before the application starts"):
+            outlast.reconfigure(store="sqlite:///x.db")
+
+
+async def test_closing_begins_with_the_readers() -> None:
+    outlast = made()
+    async with outlast, client(outlast.app) as http:
+        await outlast.start("patient", id="r1")
+        async with http.stream("GET", "/runs/r1/events", headers={"accept": "text/event-stream"}) as stream:
+            chunks = stream.aiter_bytes()
+            await anext(chunks)
+            outlast.begin_close()
+            rest = b"".join([chunk async for chunk in chunks])
+        assert b"event: outlast.drain" in rest
+        late = await http.post("/runs", json={"worker": "echo", "input": 1})
+        assert (late.status_code, late.json()["code"]) == (503, "draining")
+
+
+@pytest.mark.parametrize("url", ["postgres://x", "outlast.db", "sqlite:/x", "sqlite:///", "sqlite://host/x"])
+async def test_a_store_url_that_names_no_store_is_refused_with_the_forms_there_are(url: str) -> None:
+    with pytest.raises(SettingsError, match="sqlite:///"):
+        async with Outlast(url):
+            pass
