@@ -1,0 +1,274 @@
+"""The native wire: a run as its status document, its events as JSON and as server-sent events, and the control frames.
+
+Rules of this file:
+
+1. What a worker said is never decoded here. A JSON payload is spliced into the bytes around it; what cannot be
+   spliced without bending a byte travels as base64 and names its content type.
+2. A control frame tells how the stream is doing. It is never stored, has no id and counts nothing.
+3. Shapes only grow. A reader skips members and control frames it does not know.
+4. Times for people are RFC 3339, by the store's clock; durations are seconds.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Final, Protocol, cast
+
+from outlast import lease
+from outlast.errors import WireError
+from outlast.log.cursor import Cursor, Gap
+from outlast.log.event import CONTROL_PREFIX, JSON, OWN_PREFIX, StoredEvent, encode_json
+from outlast.log.event import restore as restore_event
+from outlast.recovery import RecoveryPolicy, is_fresh
+from outlast.run import Cancelled, Cause, Completed, Failed, Outcome, RecoveryBudget, Run, Status, describe
+from outlast.wire import sse
+from outlast.wire.sse import Message
+
+PROTOCOL: Final = 1
+"""The version that `hello` tells; only a change that old readers cannot skip raises it."""
+TERMINALS: Final = frozenset(f"{OWN_PREFIX}{status.value}" for status in Status if status.is_terminal)
+"""Types of the last event of a log."""
+_BEAT: Final = ("head", "status", "budget", "recovering", "lease_left")
+"""The members of the status document that a heartbeat repeats."""
+_PASSING: Final = frozenset({"window_left", "next_try_in", "lease_left"})
+"""The members of it that change because time passes."""
+
+
+# ---- the status document ------------------------------------------------------------------------
+
+
+def run_document(run: Run, *, policy: RecoveryPolicy, now: float) -> dict[str, JSON]:
+    """Return what the row alone says of a run; `now` is the store's clock. The owner is not told. Source: F17."""
+    live = lease.is_live(run.lease_until, now=now)
+    return {
+        "id": run.id,
+        "thread": run.thread,
+        "worker": run.worker,
+        "status": run.status.value,
+        "epoch": run.epoch,
+        "budget": _budget(run, policy, now=now),
+        "recovering": None if live else _recovering(run, policy, now=now),
+        "lease_left": _seconds(run.lease_until - now) if live and run.lease_until is not None else None,
+        "waits": [],
+        "stop_requested": run.stop is not None,
+        "degraded": False,
+        "outcome": None if run.outcome is None else outcome_document(run.outcome),
+        "created_at": moment(run.created_at),
+        "updated_at": moment(run.updated_at),
+        "settled_at": None if run.settled_at is None else moment(run.settled_at),
+    }
+
+
+class Extent(Protocol):
+    """Where a log begins and ends: a store's `Head` is one."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place of the last event."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The oldest seq still readable."""
+        ...
+
+
+def status_document(run: Run, log: Extent, *, policy: RecoveryPolicy, now: float) -> dict[str, JSON]:
+    """Return the status document: the row, and where its log stands. Source: F17, the native wire."""
+    return run_document(run, policy=policy, now=now) | {"head": str(log.cursor), "first": log.first}
+
+
+def outcome_document(outcome: Outcome) -> dict[str, JSON]:
+    """Return what became of a run; a result is told by the terminal event alone."""
+    match outcome:
+        case Completed():
+            return {"code": Status.COMPLETED.value}
+        case Cancelled(reason=reason):
+            return {"code": Status.CANCELLED.value, "reason": reason}
+        case Failed():
+            return describe(outcome)
+
+
+def etag(document: Mapping[str, JSON]) -> str:
+    """Return a weak tag that changes when a status document says something new, and not because time passes."""
+    return f'W/"{blake2b(encode_json(_lasting(document)), digest_size=12).hexdigest()}"'
+
+
+def moment(seconds: float) -> str:
+    """Return a time of the store's clock as RFC 3339, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _budget(run: Run, policy: RecoveryPolicy, *, now: float) -> dict[str, JSON]:
+    budget = run.budget
+    settled = run.status.is_terminal
+    used = _used(budget, policy, now=now if run.settled_at is None else run.settled_at)
+    open_until = None if settled or not used else (budget.last_takeover_at or now) + policy.window
+    return {
+        "takeovers": {
+            "used": used,
+            "limit": policy.takeovers,
+            "window_left": None if open_until is None else _seconds(open_until - now),
+        },
+        "life": {"used": budget.life, "limit": policy.life},
+        "handoffs": {"used": budget.handoffs, "limit": policy.handoffs},
+        "calls": {"used": budget.calls, "limit": policy.call_limit(budget)},
+    }
+
+
+def _recovering(run: Run, policy: RecoveryPolicy, *, now: float) -> dict[str, JSON] | None:
+    """Say how a run that no live lease holds will go on; None when it needs no recovery."""
+    if run.status is not Status.ACTIVE:
+        return None
+    cause = run.cause or Cause.CRASH
+    used = _used(run.budget, policy, now=now)
+    # A hand-off is no takeover, and after the last one there is no next: "6 of 5" would say nothing to anybody.
+    takeover = used if cause is Cause.HANDOFF else min(used + 1, policy.takeovers)
+    return {"takeover": takeover, "next_try_in": _seconds(run.not_before - now), "cause": cause.value}
+
+
+def _used(budget: RecoveryBudget, policy: RecoveryPolicy, *, now: float) -> int:
+    return 0 if is_fresh(budget, policy, now=now) else budget.takeovers
+
+
+def _lasting(value: JSON) -> JSON:
+    if isinstance(value, Mapping):
+        return {name: _lasting(inner) for name, inner in value.items() if name not in _PASSING}
+    return value
+
+
+def _seconds(left: float) -> float:
+    return max(0.0, round(left, 3))
+
+
+# ---- events as JSON -----------------------------------------------------------------------------
+
+
+def event_json(stored: StoredEvent) -> bytes:
+    """Return one event as a JSON object on one line. Source: L6, the native wire."""
+    return b'{"cursor":"%b","seq":%d,"type":%b,"epoch":%d,"time":"%b",%b}' % (
+        str(stored.cursor).encode(),
+        stored.seq,
+        encode_json(stored.event.type),
+        stored.epoch,
+        moment(stored.time).encode(),
+        _data(stored.event.payload, stored.event.content_type),
+    )
+
+
+def page(events: Sequence[StoredEvent], *, next: Cursor, up_to_date: bool, ended: bool, gap: Gap | None) -> bytes:
+    """Return a page of a log. `next` is where the next page begins; `ended`: nothing will ever follow it."""
+    rest: dict[str, JSON] = {"next": str(next), "up_to_date": up_to_date, "ended": ended}
+    if gap is not None:
+        rest["gap"] = gap_document(gap)
+    return b'{"events":[%b],%b' % (b",".join(map(event_json, events)), encode_json(rest)[1:])
+
+
+def gap_document(gap: Gap) -> dict[str, JSON]:
+    """Return a gap as it is told: `cursor` is where reading goes on."""
+    return {
+        "reason": gap.reason.value,
+        "requested": str(gap.requested),
+        "first": gap.first,
+        "cursor": str(Cursor(gap.first - 1, None)),
+    }
+
+
+def _data(payload: bytes, content_type: str) -> bytes:
+    travels, encoded = sse.payload(payload, content_type)
+    # White space around a JSON value is not part of it, so whoever cuts the value out again would lose it.
+    if encoded is None and payload == payload.strip():
+        return b'"data":' + travels
+    return b'"data_base64":"%b","content_type":%b' % (base64.b64encode(payload), encode_json(content_type))
+
+
+# ---- events and control frames as server-sent events -----------------------------------------------
+
+
+def event_frame(stored: StoredEvent) -> bytes:
+    """Return the frame of one stored event: its type, its cursor as the id, its data. Source: F10, L6."""
+    event = stored.event
+    data, content_type = sse.payload(event.payload, event.content_type)
+    return sse.encode(data=data, event=event.type, id=str(stored.cursor), content_type=content_type)
+
+
+def hello(*, boot_id: str, heartbeat: float, head: Cursor) -> bytes:
+    """Return the first bytes of a stream: a comment for proxies, then who speaks and where the log stands."""
+    said: dict[str, JSON] = {"boot_id": boot_id, "protocol": PROTOCOL, "heartbeat": heartbeat, "head": str(head)}
+    return sse.HELLO_COMMENT + _control("hello", said)
+
+
+def heartbeat(document: Mapping[str, JSON], *, loop_lag: float, now: float) -> bytes:
+    """Return a sign of life that client code can see; `document` is the run's status document."""
+    said = {name: document[name] for name in _BEAT}
+    return _control("heartbeat", {**said, "loop_lag": round(loop_lag, 3), "server_time": moment(now)})
+
+
+def caught_up(head: Cursor) -> bytes:
+    """Return the word that everything up to `head`, the one that `hello` told, has been sent."""
+    return _control("caught-up", {"head": str(head)})
+
+
+def drain(spread: float, *, retry: float) -> bytes:
+    """Return the word that this node closes: come to another within `spread` seconds, an EventSource in `retry`."""
+    return _control("drain", {"spread": spread}, retry=retry)
+
+
+def gap_frame(gap: Gap) -> bytes:
+    """Return the word that the requested cursor cannot be served, and where the stream goes on instead."""
+    return _control("gap", gap_document(gap))
+
+
+def end(head: Cursor) -> bytes:
+    """Return the last frame of a stream: its run has its outcome, and `head` is its terminal event."""
+    return _control("end", {"head": str(head)})
+
+
+def retry_hint(seconds: float) -> bytes:
+    """Return what makes an EventSource come back in `seconds` and says nothing else."""
+    return b"retry: %d\n\n" % round(1000 * seconds)
+
+
+def _control(name: str, said: Mapping[str, JSON], *, retry: float | None = None) -> bytes:
+    milliseconds = None if retry is None else round(1000 * retry)
+    return sse.encode(data=encode_json(said), event=CONTROL_PREFIX + name, retry=milliseconds)
+
+
+# ---- and back -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A control frame as it was received: its name without `outlast.`, and what it says, unchecked."""
+
+    name: str
+    said: Mapping[str, JSON]
+
+
+def control_from_frame(message: Message) -> Control | None:
+    """Return the control frame that `message` is; None for anything else. Raises `WireError`."""
+    if not message.event.startswith(CONTROL_PREFIX):
+        return None
+    try:
+        said = json.loads(message.data)
+    except (ValueError, RecursionError) as error:
+        raise WireError("A control frame is not JSON.") from error
+    if not isinstance(said, dict):
+        raise WireError("A control frame is not a JSON object.")
+    return Control(name=message.event.removeprefix(CONTROL_PREFIX), said=cast("dict[str, JSON]", said))
+
+
+def stored_from_frame(message: Message) -> StoredEvent | None:
+    """Return the stored event that `message` is; None for a control frame and for frames that are not of a log.
+
+    A frame does not tell who wrote the event or when: `epoch` and `time` are 0. Raises `WireError` for a frame with
+    an id that is no event of ours.
+    """
+    if message.id is None or message.event.startswith(CONTROL_PREFIX):
+        return None
+    cursor = Cursor.parse(message.id)
+    payload, content_type = sse.restore(message.data, message.content_type)
+    return StoredEvent(cursor=cursor, event=restore_event(message.event, payload, content_type), epoch=0, time=0.0)

@@ -1,0 +1,385 @@
+import base64
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.errors import WireError
+from outlast.log.cursor import Cursor, Gap, GapReason, origin
+from outlast.log.event import BINARY_TYPE, JSON_TYPE, Event, StoredEvent, restore
+from outlast.recovery import RecoveryPolicy
+from outlast.run import (
+    Cancelled,
+    Cause,
+    Completed,
+    Failed,
+    FailureCode,
+    Limit,
+    RecoveryBudget,
+    Run,
+    Status,
+    StopIntent,
+    terminal,
+)
+from outlast.wire import native
+from outlast.wire.sse import Message, Parser
+
+POLICY = RecoveryPolicy()
+NOW = 1_796_000_000.5
+CURSOR = Cursor(57, bytes.fromhex("8f1c2d3e4a5b6c7d"))
+
+
+@dataclass(frozen=True)
+class Extent:
+    cursor: Cursor = CURSOR
+    first: int = 1
+
+
+def run(**said: Any) -> Run:
+    base = Run(
+        owner="ann",
+        id="r1",
+        log="f00d",
+        worker="chat",
+        input=b"1",
+        digest=b"d",
+        created_at=NOW - 60,
+        updated_at=NOW - 1,
+    )
+    return replace(base, **said)
+
+
+def held(**said: Any) -> Run:
+    return run(status=Status.ACTIVE, epoch=1, claim="c", holder="n", lease_until=NOW + 12.4, **said)
+
+
+def unheld(**said: Any) -> Run:
+    return run(**{"status": Status.ACTIVE, "epoch": 1, "claim": "c", **said})
+
+
+def document(of: Run, *, now: float = NOW) -> dict[str, Any]:
+    return json.loads(json.dumps(native.status_document(of, Extent(), policy=POLICY, now=now)))
+
+
+def stored(event: Event, seq: int = 1) -> StoredEvent:
+    return StoredEvent(cursor=Cursor(seq, b"\x01" * 8), event=event, epoch=3, time=NOW)
+
+
+def parsed(frames: bytes) -> list[Message]:
+    return Parser().feed(frames)
+
+
+# ---- the status document ------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("F17")
+def test_a_status_document_has_the_shape_of_the_wire() -> None:
+    budget = RecoveryBudget(takeovers=1, last_takeover_at=NOW - 12.9, life=1, calls=2, causes=(Cause.STORE,))
+    assert document(held(budget=budget, thread="t", stop=StopIntent(at=NOW))) == {
+        "id": "r1",
+        "thread": "t",
+        "worker": "chat",
+        "status": "active",
+        "epoch": 1,
+        "head": "57-8f1c2d3e4a5b6c7d",
+        "first": 1,
+        "budget": {
+            "takeovers": {"used": 1, "limit": 5, "window_left": 287.1},
+            "life": {"used": 1, "limit": 20},
+            "handoffs": {"used": 0, "limit": 50},
+            "calls": {"used": 2, "limit": 64},
+        },
+        "recovering": None,
+        "lease_left": 12.4,
+        "waits": [],
+        "stop_requested": True,
+        "degraded": False,
+        "outcome": None,
+        "created_at": "2026-11-30T00:52:20.500Z",
+        "updated_at": "2026-11-30T00:53:19.500Z",
+        "settled_at": None,
+    }
+
+
+def test_the_owner_and_the_input_are_not_told() -> None:
+    assert not {"owner", "input", "metadata", "log", "claim", "holder"} & document(held()).keys()
+
+
+@pytest.mark.behaviour("F17")
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        (run(), None),
+        (held(), None),
+        (held(not_before=NOW + 9), None),
+        (run(status=Status.PARKED, epoch=1, claim="c"), None),
+        (run(status=Status.COMPLETED, outcome=Completed(), settled_at=NOW), None),
+        (unheld(), {"takeover": 1, "next_try_in": 0.0, "cause": "crash"}),
+        (unheld(lease_until=NOW, holder="n"), {"takeover": 1, "next_try_in": 0.0, "cause": "crash"}),
+        (
+            unheld(
+                budget=RecoveryBudget(takeovers=1, last_takeover_at=NOW - 1, life=1),
+                not_before=NOW + 3.2,
+                cause=Cause.STORE,
+            ),
+            {"takeover": 2, "next_try_in": 3.2, "cause": "store"},
+        ),
+        (
+            unheld(budget=RecoveryBudget(takeovers=3, last_takeover_at=NOW - 300, life=3)),
+            {"takeover": 1, "next_try_in": 0.0, "cause": "crash"},
+        ),
+        (
+            unheld(budget=RecoveryBudget(takeovers=5, last_takeover_at=NOW - 1, life=5)),
+            {"takeover": 5, "next_try_in": 0.0, "cause": "crash"},
+        ),
+        (
+            unheld(
+                budget=RecoveryBudget(takeovers=2, last_takeover_at=NOW - 1, life=2),
+                cause=Cause.HANDOFF,
+                not_before=NOW + 0.5,
+            ),
+            {"takeover": 2, "next_try_in": 0.5, "cause": "handoff"},
+        ),
+    ],
+    ids=[
+        "queued",
+        "held",
+        "held, though the next claim has to wait",
+        "parked",
+        "settled",
+        "nobody holds it",
+        "its lease has just run out",
+        "waits for its second takeover",
+        "the next one opens a fresh window",
+        "the budget is spent",
+        "a hand-off is no takeover",
+    ],
+)
+def test_recovering_is_told_of_an_active_run_that_no_live_lease_holds(of: Run, told: object) -> None:
+    assert document(of)["recovering"] == told
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (Completed(result=b'"secret"'), {"code": "completed"}),
+        (Cancelled(reason="enough"), {"code": "cancelled", "reason": "enough"}),
+        (
+            Failed(
+                code=FailureCode.RECOVERY_EXHAUSTED, message="Given up.", limit=Limit.WINDOW, causes=(Cause.CRASH,) * 2
+            ),
+            {
+                "code": "recovery_exhausted",
+                "message": "Given up.",
+                "limit": "window",
+                "causes": ["crash", "crash"],
+            },
+        ),
+    ],
+)
+def test_an_outcome_is_told_by_its_code(outcome: Any, told: object) -> None:
+    assert document(run(status=Status.FAILED, outcome=outcome, settled_at=NOW))["outcome"] == told
+
+
+@pytest.mark.behaviour("F17")
+def test_a_settled_run_keeps_showing_the_takeovers_it_had() -> None:
+    budget = RecoveryBudget(takeovers=5, last_takeover_at=NOW - 10, life=5)
+    failed = run(status=Status.FAILED, budget=budget, settled_at=NOW)
+    week = 7 * 86400.0
+    assert document(failed, now=NOW + week)["budget"]["takeovers"] == {"used": 5, "limit": 5, "window_left": None}
+
+
+def test_an_etag_changes_with_what_is_said_and_not_with_time() -> None:
+    waiting = unheld(not_before=NOW + 9, budget=RecoveryBudget(takeovers=1, last_takeover_at=NOW - 1, life=1))
+    assert native.etag(document(waiting)) == native.etag(document(waiting, now=NOW + 1))
+    assert native.etag(document(held())) == native.etag(document(held(), now=NOW + 1))
+    tags = {native.etag(document(each)) for each in (run(), held(), unheld(), waiting, held(thread="t"))}
+    assert len(tags) == 5
+    assert all(tag.startswith('W/"') and tag.endswith('"') for tag in tags)
+
+
+# ---- events as JSON -----------------------------------------------------------------------------
+
+AWKWARD = [
+    Event("text", "a\u0000b"),
+    Event("text", "\ud83d"),
+    Event("text", "line\u2028paragraph\u2029next\u0085line"),
+    Event("text", "CR\r LF\n CRLF\r\n"),
+    Event("data", {"nested": [1, None, {"ü": "👩‍👩‍👧"}]}),
+    Event("data", b'{\n  "pretty": [1.50e1, "\\u0041"]\r\n}', content_type=JSON_TYPE),
+    Event("data", b' "spaced" ', content_type=JSON_TYPE),
+    Event("bytes", bytes(range(256))),
+    Event("bytes", b""),
+    Event("image", b"\xff\xd8", content_type="image/jpeg; q=1"),
+    restore("data", b'"\xed\xa0\xbd"', JSON_TYPE),  # stored when rules were laxer: half a character, as bytes
+]
+
+
+def payload_in(event: bytes) -> bytes:
+    """Cut a payload out of an event's JSON as a client that wants its very bytes would."""
+    said = json.loads(event)
+    if "data_base64" in said:
+        return base64.b64decode(said["data_base64"], validate=True)
+    return event.partition(b',"data":')[2][:-1]
+
+
+@pytest.mark.behaviour("L6")
+@pytest.mark.parametrize("event", AWKWARD, ids=range(len(AWKWARD)))
+def test_a_payload_crosses_as_json_byte_for_byte(event: Event) -> None:
+    crossed = native.event_json(stored(event))
+    assert b"\n" not in crossed
+    assert payload_in(crossed) == event.payload
+    said = json.loads(crossed)
+    assert said.get("content_type", JSON_TYPE) == event.content_type
+    assert {"cursor", "seq", "type", "epoch", "time"} <= said.keys()
+
+
+def test_an_event_in_json_has_the_shape_of_the_wire() -> None:
+    assert native.event_json(stored(Event("text", "hi"), 42)) == (
+        b'{"cursor":"42-0101010101010101","seq":42,"type":"text","epoch":3,'
+        b'"time":"2026-11-30T00:53:20.500Z","data":"hi"}'
+    )
+    assert native.event_json(stored(Event("bytes", b"\x00"))).endswith(
+        b'"data_base64":"AA==","content_type":"application/octet-stream"}'
+    )
+
+
+@pytest.mark.behaviour("L6")
+def test_a_page_is_json_whatever_its_events_hold() -> None:
+    events = [stored(event, seq) for seq, event in enumerate(AWKWARD, 1)]
+    page = json.loads(native.page(events, next=CURSOR, up_to_date=True, ended=False, gap=None))
+    assert [each["seq"] for each in page["events"]] == list(range(1, len(AWKWARD) + 1))
+    assert page | {"events": []} == {"events": [], "next": str(CURSOR), "up_to_date": True, "ended": False}
+
+
+def test_a_page_without_events_and_with_a_gap() -> None:
+    gap = Gap(reason=GapReason.TRIMMED, requested=Cursor(3, None), first=9)
+    page = json.loads(native.page([], next=origin("f00d"), up_to_date=True, ended=True, gap=gap))
+    assert page == {
+        "events": [],
+        "next": str(origin("f00d")),
+        "up_to_date": True,
+        "ended": True,
+        "gap": {"reason": "trimmed", "requested": "3", "first": 9, "cursor": "8"},
+    }
+
+
+# ---- frames -------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("L6", "F1")
+@pytest.mark.parametrize("event", AWKWARD, ids=range(len(AWKWARD)))
+def test_an_event_crosses_as_a_frame_byte_for_byte(event: Event) -> None:
+    (message,) = parsed(native.event_frame(stored(event, 42)))
+    received = native.stored_from_frame(message)
+    assert received is not None
+    assert received.event == event
+    assert received.cursor == Cursor(42, b"\x01" * 8)
+
+
+@pytest.mark.behaviour("L6")
+@given(st.text() | st.binary() | st.dictionaries(st.text(), st.integers() | st.none()))
+def test_whatever_is_said_comes_back(said: Any) -> None:
+    event = Event("said", said)
+    (message,) = parsed(native.event_frame(stored(event)))
+    received = native.stored_from_frame(message)
+    assert received is not None
+    assert received.event == event
+    assert payload_in(native.event_json(stored(event))) == event.payload
+
+
+@pytest.mark.behaviour("F10")
+def test_a_stored_event_has_an_id_and_a_control_frame_none() -> None:
+    (message,) = parsed(native.event_frame(stored(Event("text", "hi"), 42)))
+    assert (message.event, message.id, message.data) == ("text", "42-0101010101010101", b'"hi"')
+    for frame in controls().values():
+        assert [message.id for message in parsed(frame)] == [None]
+
+
+def controls() -> dict[str, bytes]:
+    beat = native.status_document(held(), Extent(), policy=POLICY, now=NOW)
+    gap = Gap(reason=GapReason.AHEAD, requested=Cursor(99, None), first=1)
+    return {
+        "hello": native.hello(boot_id="b00t", heartbeat=10.0, head=CURSOR),
+        "heartbeat": native.heartbeat(beat, loop_lag=0.0021, now=NOW),
+        "caught-up": native.caught_up(CURSOR),
+        "drain": native.drain(2.0, retry=0.5),
+        "gap": native.gap_frame(gap),
+        "end": native.end(CURSOR),
+    }
+
+
+def test_every_control_frame_says_what_the_wire_names() -> None:
+    said = {name: native.control_from_frame(parsed(frame)[0]) for name, frame in controls().items()}
+    assert [control and control.name for control in said.values()] == list(said)
+    head = "57-8f1c2d3e4a5b6c7d"
+    told = {name: control.said for name, control in said.items() if control is not None}
+    assert told["hello"] == {"boot_id": "b00t", "protocol": 1, "heartbeat": 10.0, "head": head}
+    assert told["caught-up"] == told["end"] == {"head": head}
+    assert told["drain"] == {"spread": 2.0}
+    assert told["gap"] == {"reason": "ahead", "requested": "99", "first": 1, "cursor": "0"}
+    assert told["heartbeat"] == {
+        "head": head,
+        "status": "active",
+        "budget": document(held())["budget"],
+        "recovering": None,
+        "lease_left": 12.4,
+        "loop_lag": 0.002,
+        "server_time": "2026-11-30T00:53:20.500Z",
+    }
+
+
+@pytest.mark.behaviour("F10")
+def test_the_first_byte_of_a_stream_is_a_comment_that_proxies_pass_on() -> None:
+    assert native.hello(boot_id="b", heartbeat=10.0, head=CURSOR).startswith(b": hello\n\nevent: outlast.hello\n")
+    assert b"\r" not in b"".join(controls().values())
+
+
+def test_a_drain_and_a_retry_hint_say_when_an_eventsource_comes_back() -> None:
+    (drained,) = parsed(controls()["drain"])
+    assert drained.retry == 500
+    parser = Parser()
+    assert parser.feed(native.retry_hint(2.0)) == []
+    assert parser.retry == 2000
+
+
+def test_the_terminals_are_the_types_that_outcomes_write() -> None:
+    failed = Failed(code=FailureCode.WORKER_ERROR, message="m")
+    assert {terminal(outcome).type for outcome in (Completed(), failed, Cancelled())} == native.TERMINALS
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("message", None, b"hi", None, None),
+        Message("text", None, b"1", None, None),
+        Message("outlast.later", "3", b"{}", None, None),
+    ],
+)
+def test_what_is_not_of_the_log_is_no_stored_event(message: Message) -> None:
+    assert native.stored_from_frame(message) is None
+
+
+def test_a_stored_event_is_no_control_frame() -> None:
+    assert native.control_from_frame(Message("text", "1", b'"hi"', None, None)) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"[" * 100_000, b"\xff"])
+def test_a_control_frame_that_is_no_json_object_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError):
+        native.control_from_frame(Message("outlast.hello", None, data, None, None))
+
+
+def test_a_control_frame_of_a_newer_server_is_kept_with_its_name() -> None:
+    control = native.control_from_frame(Message("outlast.later", None, b'{"x":1}', None, None))
+    assert control == native.Control(name="later", said={"x": 1})
+
+
+def test_bytes_in_a_frame_keep_their_content_type() -> None:
+    (message,) = parsed(native.event_frame(stored(Event("bytes", b"\x00\r\n"))))
+    received = native.stored_from_frame(message)
+    assert received is not None
+    assert received.event.content_type == BINARY_TYPE
