@@ -1,0 +1,163 @@
+"""Carries what is new in one log to all its readers on this node: one subscription, one task, one encoding.
+
+Rules of this file:
+
+1. Only what the store returns is sent on, so nothing is visible before it is durable (F2).
+2. A wake-up is a hint. Without any the log is looked at every `POLL` seconds all the same (F4).
+3. "Ended" is what the log's head says, never what was heard.
+4. The row is read once per heartbeat, whatever the number of readers (F12).
+5. Readers are woken a slice at a time, so that a big room does not make its own server look dead.
+6. A store that fails breaks the feed: its readers are sent away to come again, never told an outcome (F9).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from outlast.errors import OutlastError
+from outlast.facts import Report, StoreTroubled
+from outlast.log.event import JSON, OWN_PREFIX
+from outlast.recovery import RecoveryPolicy
+from outlast.run import Run
+from outlast.server.ring import Ring
+from outlast.stores.base import Head, Store
+from outlast.wire import native
+
+POLL = 1.0
+"""Seconds between two looks when nothing rings: how late an event is at most when every wake-up is lost."""
+HEARTBEAT = 10.0
+"""Seconds between heartbeats: below the 15 that proxies and people bear, far above what it costs."""
+RECOVERING_BEAT = 2.0
+"""Seconds between heartbeats while the run is recovering: someone watches a countdown."""
+LEASE_SLACK = 0.1
+"""Seconds behind the end of a lease at which the row is read again, so that the reading finds it run out."""
+LINGER = 5.0
+"""Seconds a feed stays without readers: a page that reloads finds the ring warm."""
+PAGE = 512
+"""Events read at once."""
+PAGE_BYTES = 256 * 1024
+"""Bytes of payload read at once: a quarter of the ring."""
+SLICE = 64
+"""Readers woken in one turn of the loop: about a millisecond of sending at 15 µs each."""
+
+
+class Listener(Protocol):
+    """A reader, as a feed sees it."""
+
+    def wake(self) -> None:
+        """Look again: there is something new, or the feed is over."""
+        ...
+
+
+async def rouse(readers: Iterable[Listener]) -> None:
+    """Wake readers, a slice at a time, so that the loop serves others in between."""
+    for count, reader in enumerate(tuple(readers), start=1):
+        reader.wake()
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all feeds of a node share; `heartbeat` is in seconds, `lag` tells the loop's."""
+
+    store: Store
+    policy: RecoveryPolicy
+    lag: Callable[[], float]
+    report: Report
+    heartbeat: float = HEARTBEAT
+
+
+class Feed:
+    """What is new in the log of `run` behind `head`; readers ask `ring`, `ended`, `broken` and `beat` when woken.
+
+    `beat` is the newest heartbeat's frame and `beats` its number. A feed of a sealed log is over from the start.
+    """
+
+    def __init__(self, run: Run, head: Head, surroundings: Surroundings) -> None:
+        self.ring = Ring(head.cursor.seq)
+        self.head = head.cursor
+        self.ended = head.sealed
+        self.broken = False
+        self.beat = b""
+        self.beats = 0
+        self._run = run
+        self._around = surroundings
+        self._readers: dict[Listener, None] = {}
+        self._clock = asyncio.get_running_loop().time
+        self._deserted_at = self._clock()
+        self._beat_at = self._clock()
+        self._beaten_at = 0.0
+
+    def join(self, reader: Listener) -> None:
+        """Wake this reader from now on. It hears a heartbeat soon, and many that join cost no more than one."""
+        self._readers[reader] = None
+        self._beat_at = min(self._beat_at, self._beaten_at + RECOVERING_BEAT)
+
+    def leave(self, reader: Listener) -> None:
+        """Forget a reader. Harmless twice."""
+        self._readers.pop(reader, None)
+        if not self._readers:
+            self._deserted_at = self._clock()
+
+    async def pump(self) -> None:
+        """Carry on until the log is sealed, the store fails, or no reader has been there for a while."""
+        wake_ups = self._around.store.logs.subscribe(self._run.log)
+        try:
+            while True:
+                await self._look()
+                if self.ended or self._is_deserted():
+                    return
+                await self._beat_if_due()
+                await wake_ups.wait(max(0.0, min(POLL, self._beat_at - self._clock())))
+        except Exception as error:  # noqa: BLE001 - reported; one log's trouble must not end the others' feeds
+            self.broken = True
+            code = error.code if isinstance(error, OutlastError) else type(error).__name__
+            self._around.report(StoreTroubled(during="feed", error=code))
+            await rouse(self._readers)
+        finally:
+            wake_ups.close()
+
+    async def _look(self) -> None:
+        logs = self._around.store.logs
+        more = True
+        while more:
+            events = await logs.read(self._run.log, after=self.ring.tail, limit=PAGE, max_bytes=PAGE_BYTES)
+            if not events:
+                return
+            more = len(events) == PAGE or sum(len(stored.event.payload) for stored in events) >= PAGE_BYTES
+            self.ring.push([native.event_frame(stored) for stored in events])
+            self.head = events[-1].cursor
+            if any(stored.event.type.startswith(OWN_PREFIX) for stored in events):
+                self._beat_at = self._clock()  # something became of the run: tell it now
+            if events[-1].event.type in native.TERMINALS:
+                head = await logs.head(self._run.log)
+                self.ended = head.sealed and head.cursor == self.head
+            await rouse(self._readers)
+
+    async def _beat_if_due(self) -> None:
+        if self._clock() < self._beat_at:
+            return
+        if not self._readers:
+            self._beat_at = self._clock() + self._around.heartbeat  # nobody would hear it
+            return
+        loaded = await self._around.store.runs.load(self._run.owner, self._run.id)
+        document = native.run_document(loaded.run, policy=self._around.policy, now=loaded.now)
+        self.beat = native.heartbeat({**document, "head": str(self.head)}, loop_lag=self._around.lag(), now=loaded.now)
+        self.beats += 1
+        self._beaten_at = self._clock()
+        self._beat_at = self._beaten_at + self._pause(document)
+        await rouse(self._readers)
+
+    def _pause(self, document: Mapping[str, JSON]) -> float:
+        """Return the seconds to the next heartbeat: sooner where the run's recovery is, or may be, about to change."""
+        if document["recovering"] is not None:
+            return min(RECOVERING_BEAT, self._around.heartbeat)
+        lease_left = document["lease_left"]
+        if isinstance(lease_left, float):  # a holder that lives renews it long before
+            return min(max(lease_left + LEASE_SLACK, RECOVERING_BEAT), self._around.heartbeat)
+        return self._around.heartbeat
+
+    def _is_deserted(self) -> bool:
+        return not self._readers and self._clock() - self._deserted_at >= LINGER

@@ -1,0 +1,133 @@
+"""All readers of one node: one feed per run that is read, the readers that do not get on, the word that it closes.
+
+Rules of this file:
+
+1. Feeds belong to the hub, never to the request that was the first to need one.
+2. Nothing here starts, claims or changes a run: reading is reading (A4).
+3. Closing tells every reader to go elsewhere and waits a bounded time for them to have heard it (F15).
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from contextvars import Context
+from typing import Final
+
+from outlast.errors import NotStarted
+from outlast.facts import Report
+from outlast.recovery import RecoveryPolicy
+from outlast.run import Run
+from outlast.server.feed import HEARTBEAT, Feed, Surroundings, rouse
+from outlast.server.place import Place
+from outlast.server.reader import SEND_WITHIN, Reader, Room
+from outlast.stores.base import Store
+from outlast.wire import native
+
+SWEEP_EVERY: Final = 5.0
+"""Seconds between two looks for clients that take nothing: the minute they have is a minute, give or take."""
+FAREWELL_WITHIN: Final = 5.0
+"""Seconds the readers of a closing node have to take their last frame."""
+
+
+class Hub:
+    """Serves readers while `run` runs. `lag` tells the loop's in seconds, `heartbeat` is in seconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: RecoveryPolicy,
+        boot_id: str,
+        lag: Callable[[], float],
+        report: Report,
+        heartbeat: float = HEARTBEAT,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._around = Surroundings(store=store, policy=policy, lag=lag, report=report, heartbeat=heartbeat)
+        self._boot_id = boot_id
+        self._room = Room(logs=store.logs, report=report, jitter=jitter)
+        self._feeds: dict[str, Feed] = {}
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._closing = asyncio.Event()
+
+    @property
+    def readers(self) -> int:
+        """How many readers are being served."""
+        return len(self._room.readers)
+
+    @property
+    def feeds(self) -> int:
+        """How many logs are being watched."""
+        return len(self._feeds)
+
+    async def run(self) -> None:
+        """Serve until `close`, then see the readers off."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await self._sweep()
+                self._tasks = None
+                await self._see_off()
+        finally:
+            self._tasks = None
+            self._room.draining = True
+            for reader in tuple(self._room.readers):
+                reader.wake()
+
+    def close(self) -> None:
+        """Tell every reader to go elsewhere, and end `run`. Harmless twice."""
+        self._closing.set()
+
+    def reader(
+        self, run: Run, place: Place, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> Reader:
+        """Return the response that streams `run` from `place`. Raises `NotStarted` while `run` does not run."""
+        opening = native.hello(boot_id=self._boot_id, heartbeat=self._around.heartbeat, head=place.head.cursor)
+        if place.gap is not None:
+            opening += native.gap_frame(place.gap)
+        feed = self._feed(run, place)
+        return Reader(run, place, feed, self._room, opening=opening, status=status, headers=headers)
+
+    def _feed(self, run: Run, place: Place) -> Feed:
+        if self._tasks is None and not self._room.draining:
+            raise NotStarted("Nothing reads logs in this application yet: its lifespan has not run.")
+        feed = None if place.head.sealed else self._feeds.get(run.log)
+        if feed is not None:
+            return feed
+        feed = Feed(run, place.head, self._around)
+        if self._tasks is not None and not place.head.sealed:
+            self._feeds[run.log] = feed
+            # An empty context: the feed outlives the request that needed it first.
+            pump = self._pump(run.log, feed)
+            self._pumps[run.log] = self._tasks.create_task(pump, name=f"feed {run.log}", context=Context())
+        return feed
+
+    async def _pump(self, log: str, feed: Feed) -> None:
+        try:
+            await feed.pump()
+        finally:
+            del self._feeds[log], self._pumps[log]
+
+    async def _sweep(self) -> None:
+        """Drop clients that take nothing, until the hub closes."""
+        clock = asyncio.get_running_loop().time
+        while not self._closing.is_set():
+            for reader in tuple(self._room.readers):
+                if reader.sending_since is not None and clock() - reader.sending_since >= SEND_WITHIN:
+                    reader.drop()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), SWEEP_EVERY)
+
+    async def _see_off(self) -> None:
+        """Tell every reader that this node closes, and drop those that do not hear it."""
+        self._room.draining = True
+        for pump in self._pumps.values():
+            pump.cancel()
+        await rouse(self._room.readers)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_WITHIN):
+                await self._room.emptied()
+        for reader in tuple(self._room.readers):
+            reader.drop()

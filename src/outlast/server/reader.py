@@ -1,0 +1,232 @@
+"""One reader's stream, as ASGI: replay from the log, then the ring, then live, ended by what is durable.
+
+Rules of this file:
+
+1. A reader is a seq. Whatever comes next is asked for behind that seq, from the ring where it reaches back that far
+   and from the log otherwise: replay and live are one sequence (F3).
+2. Order: `hello`, a gap if there is one, stored events, `caught-up`, live events and heartbeats, the terminal event,
+   `end`. Then the body is complete.
+3. A store that fails, and a node that closes, end the stream cleanly with a hint to come again; only the log tells an
+   outcome (F9, F15).
+4. A slow client is felt as a send that does not return. One that takes nothing for `SEND_WITHIN` seconds is dropped.
+5. The client's leaving ends whatever the reader waits for, and so does cancellation from outside, of either kind:
+   nothing here is awaited on the way out.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.types import Message, Receive, Scope, Send
+
+from outlast.errors import StoreCorrupt, StoreError
+from outlast.facts import Report, StoreTroubled
+from outlast.run import Run
+from outlast.server.feed import Feed
+from outlast.server.place import Place
+from outlast.server.ring import CHUNK
+from outlast.stores.base import LogStore
+from outlast.wire import native
+
+PAGE: Final = 256
+"""Events read at once: as many small ones as fill a chunk."""
+SEND_WITHIN: Final = 60.0
+"""Seconds a client may take nothing: a laptop that wakes up has read by then, a dead one never will."""
+RETRY_AFTER_TROUBLE: Final = 2.0
+"""Seconds before a reader comes again when the store failed: most failures are over by then."""
+SPREAD: Final = 2.0
+"""Seconds over which the readers of a closing node come back to the others: a deploy is no stampede."""
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"vary", b"accept"),
+)
+"""Of every stream: no cache, no proxy and no compression may hold a frame back."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Room:
+    """The readers of one node that are being served, and whether the node is sending them away."""
+
+    logs: LogStore
+    report: Report
+    jitter: Callable[[], float]
+    readers: "dict[Reader, None]" = field(default_factory=dict["Reader", None])
+    draining: bool = False
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def leave(self, reader: "Reader") -> None:
+        """Note that a reader is no longer served."""
+        self.readers.pop(reader, None)
+        self.left.set()
+
+    async def emptied(self) -> None:
+        """Wait until nobody is served; whoever waits has a deadline of its own."""
+        while self.readers:
+            self.left.clear()
+            await self.left.wait()
+
+
+class Reader:
+    """The response to one request for the stream of a run.
+
+    `opening` are the first bytes of its body; `sending_since` is when the send began that has not returned yet.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        place: Place,
+        feed: Feed,
+        room: Room,
+        *,
+        opening: bytes,
+        status: int = 200,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        self.sending_since: float | None = None
+        self._log = run.log
+        self._goal = place.head.cursor
+        self._seq = place.after
+        self._feed = feed
+        self._room = room
+        self._opening = opening
+        self._status = status
+        self._headers = headers
+        self._caught_up = False
+        self._beats = feed.beats
+        self._failed = False
+        self._gone = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._presence: asyncio.Timeout | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream until the run has ended, the client has left, or the node closes."""
+        try:
+            async with asyncio.timeout(None) as presence, asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(self._watch(receive), name="watch a reader")
+                self._enter(presence)
+                try:
+                    await self._stream(send)
+                finally:
+                    self._leave()
+                    watch.cancel()
+        except TimeoutError:  # `drop` says so: nobody is there to be told
+            pass
+
+    def wake(self) -> None:
+        """Look again: there is something to send."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def drop(self) -> None:
+        """End the stream where it stands, whatever it waits for. Harmless twice."""
+        dropped, self._gone = self._gone, True  # which also ends it when a `send` swallows the cancellation
+        if self._presence is not None and not dropped:
+            self._presence.reschedule(self._loop.time())
+
+    def _enter(self, presence: asyncio.Timeout) -> None:
+        self._presence = presence
+        self._room.readers[self] = None
+        self._feed.join(self)
+
+    def _leave(self) -> None:
+        self._presence = None
+        self._room.leave(self)
+        self._feed.leave(self)
+
+    async def _watch(self, receive: Receive) -> None:
+        # Without a deadline: it ends with the stream.
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.drop()
+
+    # ---- what is sent -----------------------------------------------------------------------
+
+    async def _stream(self, send: Send) -> None:
+        headers = [*HEADERS, *self._headers]
+        await self._send(send, {"type": "http.response.start", "status": self._status, "headers": headers})
+        await self._say(send, self._opening)
+        while not self._gone:
+            last = self._last()
+            if last is not None:
+                await self._say(send, last, more=False)
+                return
+            try:
+                chunk = await self._next()
+            except StoreError as error:
+                self._failed = True
+                self._room.report(StoreTroubled(during="reader", error=error.code))
+                continue
+            if chunk:
+                await self._say(send, chunk)
+            else:
+                await self._woken()
+
+    def _last(self) -> bytes | None:
+        """Return what is said last; None as long as there is more to say."""
+        if self._room.draining:
+            return native.drain(SPREAD, retry=SPREAD * self._room.jitter())
+        if self._feed.broken or self._failed:
+            return native.retry_hint(RETRY_AFTER_TROUBLE)
+        if self._feed.ended and self._caught_up and self._seq >= self._feed.head.seq:
+            return native.end(self._feed.head)
+        return None
+
+    async def _next(self) -> bytes:
+        """Return what can be said now, and move behind it; empty when there is nothing new."""
+        found = self._feed.ring.after(self._seq)
+        if found is None or (not found[0] and self._seq < self._goal.seq):
+            return await self._page()
+        chunk, self._seq = found
+        return chunk or self._aside()
+
+    async def _page(self) -> bytes:
+        await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
+        events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
+        if not events:
+            raise StoreCorrupt("The log ends before its head.")
+        self._seq = events[-1].seq
+        return b"".join(map(native.event_frame, events))
+
+    def _aside(self) -> bytes:
+        """Return the control frame that is due where there is nothing more to send; empty when none is."""
+        if not self._caught_up:
+            self._caught_up = True
+            return native.caught_up(self._goal)
+        if self._beats != self._feed.beats:
+            self._beats = self._feed.beats
+            return self._feed.beat
+        return b""
+
+    # ---- waiting ----------------------------------------------------------------------------
+
+    async def _say(self, send: Send, chunk: bytes, *, more: bool = True) -> None:
+        if len(chunk) <= 2 * CHUNK:
+            await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": more})
+            return
+        for start in range(0, len(chunk), CHUNK):  # one huge event: the server feels the client in between
+            part = chunk[start : start + CHUNK]
+            await self._send(send, {"type": "http.response.body", "body": part, "more_body": True})
+
+    async def _send(self, send: Send, message: Message) -> None:
+        if self._gone:
+            return
+        self.sending_since = self._loop.time()  # the hub drops who does not get over it
+        try:
+            await send(message)
+        except OSError:  # the client is gone, and this server says so
+            self._gone = True
+        self.sending_since = None
+
+    async def _woken(self) -> None:
+        # Without a deadline: the feed wakes its readers at every heartbeat, and a broken one wakes them too.
+        self._waiting = self._loop.create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None

@@ -1,0 +1,474 @@
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from outlast.errors import StoreUnavailable
+from outlast.facts import StoreTroubled
+from outlast.log.cursor import Cursor
+from outlast.log.event import Event
+from outlast.run import Cancelled, Completed, Failed, FailureCode, Outcome, Run
+from outlast.server import ring
+from outlast.server.place import locate
+from outlast.server.reader import SEND_WITHIN, Reader
+from outlast.testing.clock import VirtualLoop
+from outlast.wire import native
+from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+async def everything(stage: Stage, run: Run) -> list[tuple[Cursor, Event]]:
+    return [(stored.cursor, stored.event) for stored in await stage.log(run)]
+
+
+async def open_reader(here: Site, run: Run, after: Cursor | None = None) -> Reader:
+    place = await locate(here.hub._room.logs, run.log, after or Cursor(0, None))
+    return here.hub.reader(run, place)
+
+
+@asynccontextmanager
+async def reading(here: Site, run: Run, wire: Wire, after: Cursor | None = None) -> AsyncIterator[asyncio.Task[None]]:
+    """Serve one reader in a task, as a server does; the block's end is the client's leaving."""
+    reader = await open_reader(here, run, after)
+    serving = asyncio.create_task(reader({"type": "http"}, wire.receive, wire.send))
+    try:
+        yield serving
+    finally:
+        wire.left.set()
+        await serving
+
+
+async def turns(number: int = 50) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+# ---- the order of a stream ----------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("F1", "F10")
+async def test_a_stream_is_hello_then_the_log_then_live_then_the_end() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a", "b")
+        async with here.stream("/runs/r1/events") as stream:
+            assert names(await stream.until("outlast.caught-up")) == [
+                "outlast.hello",
+                "text",
+                "text",
+                "outlast.caught-up",
+            ]
+            await stage.say(run, "c")
+            await stream.until("text")
+            await stage.settle(run)
+            assert names(await stream.rest()) == ["run.completed", "outlast.end"]
+            assert events(stream.seen) == await everything(stage, run)
+            assert stream.raw.startswith(b": hello\n\n")
+            assert b"\r" not in stream.raw
+
+
+@pytest.mark.behaviour("F10")
+async def test_the_first_frame_comes_at_once_of_a_run_that_says_nothing() -> None:
+    async with staged() as stage, site(stage) as here:
+        await stage.start()
+        async with here.stream("/runs/r1/events") as stream:
+            hello = native.control_from_frame(await stream.next())  # type: ignore[arg-type]
+            assert asyncio.get_running_loop().time() == 0
+            assert hello is not None
+            assert (hello.said["boot_id"], hello.said["heartbeat"]) == ("b00t", 10.0)
+            assert str(hello.said["head"]).startswith("0-")
+
+
+@pytest.mark.behaviour("F1")
+async def test_resumed_at_every_place_it_is_the_same_log() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, *"abcdefgh")
+        await stage.settle(run)
+        log = await everything(stage, run)
+        for seen, (cursor, _) in enumerate(log[:-1], start=1):
+            async with here.stream("/runs/r1/events", headers={"last-event-id": str(cursor)}) as stream:
+                assert events(await stream.rest()) == log[seen:]
+
+
+@pytest.mark.behaviour("F4", "F5")
+@pytest.mark.parametrize(
+    "outcome",
+    [Completed(), Completed(result=b"1"), Cancelled(reason="x"), Failed(code=FailureCode.WORKER_ERROR, message="m")],
+)
+async def test_every_terminal_closes_the_live_and_the_late_stream(outcome: Outcome) -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        async with here.stream("/runs/r1/events") as live:
+            await live.until("outlast.caught-up")
+            await stage.settle(run, outcome)
+            terminal, end = names(await live.rest())
+        assert terminal in native.TERMINALS
+        assert end == "outlast.end"
+        async with here.stream("/runs/r1/events") as late:
+            assert names(await late.rest()) == ["outlast.hello", terminal, "outlast.caught-up", "outlast.end"]
+
+
+async def test_a_gap_is_told_before_the_events_that_are_left() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a", "b")
+        async with here.stream("/runs/r1/events?after=9") as stream:
+            before = await stream.until("outlast.caught-up")
+            assert names(before) == ["outlast.hello", "outlast.gap", "text", "text", "outlast.caught-up"]
+            gap = native.control_from_frame(before[1])
+            assert gap is not None
+            assert gap.said == {"reason": "ahead", "requested": "9", "first": 1, "cursor": "0"}
+        assert (await stage.store.runs.load("", "r1")).run == run
+
+
+@pytest.mark.behaviour("F2")
+async def test_nothing_is_seen_that_is_not_stored() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        wire = Wire()
+        async with reading(here, run, wire):
+            for number in range(20):
+                await stage.say(run, str(number))
+                await turns(3)
+                stored = await everything(stage, run)
+                seen = events(wire.messages)
+                assert seen == stored[: len(seen)]
+        assert len(events(wire.messages)) > 0
+
+
+@pytest.mark.behaviour("F5")
+async def test_a_replay_needs_the_store_and_no_controller() -> None:
+    async with staged() as stage:
+        run = await stage.active()
+        await stage.say(run, *map(str, range(1000)))
+        await stage.release(run)  # its controller is gone
+        async with site(stage) as here, here.stream("/runs/r1/events") as stream:
+            assert events(await stream.until("outlast.caught-up")) == await everything(stage, run)
+            assert asyncio.get_running_loop().time() == 0
+
+
+# ---- the seam -----------------------------------------------------------------------------------
+
+
+class Seam:
+    """Orders the store's calls by a seed: each waits a while before and after, or lets the writer go first."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    async def dawdle(self, _call: str = "") -> None:
+        for _ in range(self.random.choice((0, 0, 0, 1, 2, 5))):
+            await asyncio.sleep(0)
+
+
+async def write(stage: Stage, run: Run, seam: Seam, total: int) -> None:
+    said = 0
+    while said < total:
+        batch = min(seam.random.choice((1, 1, 2, 7)), total - said)
+        await stage.say(run, *(f"{said + number}" * seam.random.choice((1, 40)) for number in range(batch)))
+        said += batch
+        await seam.dawdle()
+    await stage.settle(run)
+
+
+async def interleave(here: Site, logs: Logs, seed: int) -> None:
+    stage, seam = here.stage, Seam(seed)
+    logs.before = logs.after = seam.dawdle
+    logs.deaf = seed % 5 == 0
+    run = await stage.active(f"r{seed}")
+    writer = asyncio.create_task(write(stage, run, seam, seam.random.randrange(1, 16)))
+    readers: list[tuple[Wire, Cursor, asyncio.Task[None]]] = []
+    for _ in range(3):
+        await seam.dawdle()
+        after = seam.random.choice([Cursor(0, None), *(cursor for cursor, _ in await everything(stage, run))])
+        place = await locate(logs, run.log, after)
+        if place.is_end:
+            continue
+        wire, reader = Wire(), here.hub.reader(run, place)
+        reader._feed.ring._limit = seam.random.choice((60, 300, ring.LIMIT))
+        reader._feed.ring._chunk = seam.random.choice((30, 200, ring.CHUNK))
+        readers.append((wire, after, asyncio.create_task(reader({"type": "http"}, wire.receive, wire.send))))
+    await writer
+    log = await everything(stage, run)
+    for wire, after, serving in readers:
+        await serving
+        assert events(wire.messages) == log[after.seq :], f"seed {seed}"
+        controls = [name for name in names(wire.messages) if name.startswith("outlast.")]
+        assert controls == ["outlast.hello", "outlast.caught-up", "outlast.end"], f"seed {seed}"
+        assert wire.complete
+
+
+@pytest.mark.behaviour("F3")
+@pytest.mark.case(61, 143)
+@pytest.mark.parametrize("block", range(10))
+async def test_no_hole_and_no_double_where_replay_meets_live(block: int) -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            for seed in range(block * 100, block * 100 + 100):
+                await interleave(here, handled.logs, seed)
+
+
+@pytest.mark.behaviour("F3")
+@pytest.mark.case(61)
+async def test_an_event_written_between_the_replay_and_the_live_part_comes_once() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            await stage.say(run, "a")
+            wire, replayed, go_on = Wire(), asyncio.Event(), asyncio.Event()
+
+            async def hold(call: str) -> None:
+                if call == "read" and not replayed.is_set():
+                    replayed.set()
+                    await go_on.wait()
+
+            handled.logs.after = hold
+            async with reading(here, run, wire):
+                await replayed.wait()  # the replay has been read, the feed has not
+                await stage.say(run, "between")
+                go_on.set()
+                await turns()
+                assert events(wire.messages) == await everything(stage, run)
+
+
+@pytest.mark.behaviour("F4")
+async def test_with_every_wake_up_lost_an_event_and_the_end_come_within_a_poll() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        handled.logs.deaf = True
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            clock = asyncio.get_running_loop().time
+            async with here.stream("/runs/r1/events") as stream:
+                await stream.until("outlast.caught-up")
+                said_at = clock()
+                await stage.say(run, "a")
+                await stream.until("text")
+                assert clock() - said_at <= 1.0
+                settled_at = clock()
+                await stage.settle(run)
+                assert names(await stream.rest()) == ["run.completed", "outlast.end"]
+                assert clock() - settled_at <= 1.0
+
+
+async def test_a_reader_that_fell_behind_the_ring_goes_on_from_the_log() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        wire = Wire.stalled()
+        async with reading(here, run, wire):
+            await turns()
+            for number in range(40):
+                await stage.say(run, str(number) * 30_000)
+                await turns(5)
+            assert wire.room is not None
+            wire.room.set()
+            await turns(500)
+            assert events(wire.messages) == await everything(stage, run)
+
+
+async def test_a_huge_event_travels_in_parts_that_a_server_can_hold() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, Event("bytes", b"\x00" * (8 * 1024 * 1024)))
+        wire = Wire()
+        async with reading(here, run, wire):
+            await turns()
+            assert events(wire.messages) == await everything(stage, run)
+            assert max(len(message.get("body", b"")) for message in wire.sent) <= 2 * ring.CHUNK
+
+
+# ---- leaving, stalling, failing -----------------------------------------------------------------
+
+
+@pytest.mark.behaviour("F11")
+async def test_a_client_that_leaves_frees_its_reader_and_touches_nothing() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        wire = Wire()
+        serving = asyncio.create_task((await open_reader(here, run))({"type": "http"}, wire.receive, wire.send))
+        await turns()
+        assert here.hub.readers == 1
+        wire.left.set()
+        await serving
+        assert here.hub.readers == 0
+        assert not wire.complete
+        assert asyncio.get_running_loop().time() == 0
+        assert (await stage.store.runs.load("", "r1")).run == run
+
+
+@pytest.mark.behaviour("F11")
+async def test_a_client_that_leaves_while_it_is_sent_to_or_the_store_is_asked_frees_its_reader() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            await stage.say(run, "a")
+            wire = Wire.stalled()
+            async with reading(here, run, wire):
+                await turns()
+            assert here.hub.readers == 0
+
+            async def never(call: str) -> None:
+                if call == "read":
+                    await asyncio.get_running_loop().create_future()
+
+            handled.logs.before = never
+            async with reading(here, run, Wire()):
+                await turns()
+                assert here.hub.readers == 1
+            assert here.hub.readers == 0
+
+
+@pytest.mark.behaviour("F11")
+@pytest.mark.case(15)
+async def test_a_reader_whose_send_swallows_its_cancellation_ends() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        wire, reader = Wire(), await open_reader(here, run)
+        stuck = asyncio.Event()
+
+        async def deaf(message: Any) -> None:
+            await wire.send(message)
+            with suppress(asyncio.CancelledError):
+                stuck.set()
+                await asyncio.get_running_loop().create_future()
+
+        serving = asyncio.create_task(reader({"type": "http"}, wire.receive, deaf))
+        await stuck.wait()
+        wire.left.set()
+        await serving
+        assert len(wire.sent) == 1
+        assert here.hub.readers == 0
+
+
+@pytest.mark.behaviour("F11")
+async def test_a_server_that_raises_from_send_ends_the_reader() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        reader, wire = await open_reader(here, run), Wire()
+
+        async def broken(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                raise BrokenPipeError
+
+        await reader({"type": "http"}, wire.receive, broken)
+        assert here.hub.readers == 0
+
+
+@pytest.mark.behaviour("F11", "F14")
+async def test_cancellation_that_comes_again_at_every_wait_ends_the_reader() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        reader, wire = await open_reader(here, run), Wire()
+        async with anyio.create_task_group() as group:  # as in Starlette's own middleware
+            group.start_soon(reader, {"type": "http"}, wire.receive, wire.send)
+            await turns()
+            assert here.hub.readers == 1
+            group.cancel_scope.cancel()
+        assert here.hub.readers == 0
+
+
+@pytest.mark.behaviour("F14")
+async def test_two_hundred_readers_that_come_and_go_leave_nothing() -> None:
+    dice = random.Random(14)
+    async with staged() as stage:
+        async with site(stage) as here:
+            run = await stage.active()
+
+            async def visit() -> None:
+                wire = Wire()
+                async with reading(here, run, wire):
+                    await turns(dice.randrange(60))
+
+            async with asyncio.TaskGroup() as visits:
+                for number in range(200):
+                    visits.create_task(visit())
+                    if number % 10 == 0:
+                        await stage.say(run, str(number))
+                    await turns(dice.randrange(5))
+            assert here.hub.readers == 0
+        assert here.hub.feeds == 0
+
+
+async def test_a_client_that_takes_nothing_is_dropped_and_the_others_are_not() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        stalled, other = Wire.stalled(), Wire()
+        clock = asyncio.get_running_loop().time
+        async with reading(here, run, other), reading(here, run, stalled) as serving:
+            await serving
+            assert SEND_WITHIN <= clock() <= SEND_WITHIN + 5
+            assert not stalled.complete
+            assert here.hub.readers == 1
+            await stage.say(run, "a")
+            await turns()
+            assert [event for _, event in events(other.messages)] == [Event("text", "a")]
+
+
+@pytest.mark.behaviour("F9")
+@pytest.mark.parametrize("call", ["read", "head"])
+async def test_a_store_that_fails_sends_the_reader_away_to_come_again(call: str) -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            async with here.stream("/runs/r1/events") as stream:
+                await stream.until("outlast.caught-up")
+
+                async def fail(asked: str) -> None:
+                    if asked == call:
+                        raise StoreUnavailable("away")
+
+                handled.logs.before = fail
+                await stage.settle(run)
+                assert names(await stream.rest()) == []
+                assert stream.parser.retry == 2000
+        assert StoreTroubled(during="feed", error="store_unavailable") in stage.facts
+
+
+@pytest.mark.behaviour("F9")
+async def test_a_store_that_fails_a_replay_sends_the_reader_away_to_come_again() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            await stage.say(run, *(str(number) for number in range(600)))
+            await stage.settle(run)
+
+            async def fail_later(call: str) -> None:
+                if call == "read" and handled.logs.calls["read"] > 1:
+                    raise StoreUnavailable("away")
+
+            handled.logs.before = fail_later
+            async with here.stream("/runs/r1/events") as stream:
+                seen = events(await stream.rest())
+                assert seen == (await everything(stage, run))[: len(seen)]
+                assert 0 < len(seen) < 600
+                assert stream.parser.retry == 2000
+        assert stage.facts == [StoreTroubled(during="reader", error="store_unavailable")]
+
+
+async def test_a_log_that_ends_before_its_head_is_reported_and_not_taken_for_its_end() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a")
+        await stage.settle(run)
+        reader = await open_reader(here, run)
+        reader._goal = Cursor(9, None)
+        wire = Wire()
+        await reader({"type": "http"}, wire.receive, wire.send)
+        assert "outlast.end" not in names(wire.messages)
+        assert stage.facts == [StoreTroubled(during="reader", error="store_corrupt")]
