@@ -1,0 +1,34 @@
+"""The HTTP interface of a node, as one ASGI application that can be mounted anywhere."""
+
+from starlette.routing import Router
+
+from outlast.recovery import RecoveryPolicy
+from outlast.server.access import Access
+from outlast.server.hub import Hub
+from outlast.server.intake import Intake
+from outlast.server.routes.door import routes
+from outlast.server.routes.events import Events
+from outlast.server.routes.health import DescribeNode, Health
+from outlast.server.routes.page import Page
+from outlast.server.routes.problem import unknown
+from outlast.server.routes.runs import Runs
+from outlast.stores.base import Store
+
+
+def build(
+    *,
+    intake: Intake,
+    hub: Hub,
+    store: Store,
+    access: Access,
+    policy: RecoveryPolicy,
+    describe_node: DescribeNode,
+) -> Router:
+    """Return the application.
+
+    It has no lifespan of its own: whoever mounts it runs the node and the hub. Until they run, calls answer 503.
+    """
+    events = Events(intake, store.logs, hub)
+    runs = Runs(intake, store, events, policy)
+    doors = [*runs.doors(), *events.doors(), *Health(describe_node).doors(), *Page().doors()]
+    return Router(routes(access, doors), redirect_slashes=False, default=unknown)

@@ -1,0 +1,100 @@
+"""Errors as problem documents (RFC 9457): which status each error has, and the sentence it comes with.
+
+A document repeats nothing of the request. What an error of ours says is a sentence of ours; of any other error, and
+of a store's, only the kind is told.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from outlast import errors
+from outlast.log.event import JSON, encode_json
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER: Final = "2"
+"""Seconds, with every 503: most failures, and most deploys of one node, are over by then."""
+
+STATUSES: Final[Mapping[type[errors.OutlastError], HTTPStatus]] = {
+    errors.InputInvalid: HTTPStatus.BAD_REQUEST,
+    errors.CursorInvalid: HTTPStatus.BAD_REQUEST,
+    errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.UnknownWorker: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.RunNotFound: HTTPStatus.NOT_FOUND,
+    errors.IdConflict: HTTPStatus.CONFLICT,
+    errors.ThreadBusy: HTTPStatus.CONFLICT,
+    errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    errors.NotAdmitted: HTTPStatus.FORBIDDEN,
+    errors.PeerRefused: HTTPStatus.FORBIDDEN,
+    errors.NotStarted: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.Draining: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""Every refusal has its status; an error that is not here is our own fault: 500."""
+
+_FIXED: Final[Mapping[type[errors.OutlastError], tuple[str, str]]] = {
+    # One body for a run that never was, is another owner's, or has an impossible id (A5).
+    errors.RunNotFound: (errors.RunNotFound.code, "There is no such run."),
+    errors.StoreUnavailable: (errors.StoreUnavailable.code, "The store does not answer; try again in a moment."),
+}
+_CODES: Final[Mapping[HTTPStatus, tuple[str, str]]] = {
+    HTTPStatus.NOT_FOUND: ("not_found", "There is nothing at this path."),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "This path does not know the method."),
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: (errors.InputInvalid.code, "The body of this call is application/json."),
+    HTTPStatus.UNAUTHORIZED: (errors.Unauthenticated.code, "The request carries no acceptable credentials."),
+    HTTPStatus.FORBIDDEN: (errors.NotAdmitted.code, "This is not allowed."),
+}
+"""What a bare status means, from our own routing or from an `authenticate` that raises."""
+
+
+def problem(error: Exception) -> Response:
+    """Return the response that tells `error`."""
+    match error:
+        case errors.ThreadBusy(live=live):
+            return _document(HTTPStatus.CONFLICT, error.code, str(error), live=live)
+        case errors.OutlastError():
+            return _ours(error)
+        case HTTPException():
+            status = HTTPStatus(error.status_code)
+            code, detail = _CODES.get(status, (errors.Refusal.code, "The request was refused."))
+            return _document(status, code, detail, headers=error.headers)
+        case _:
+            return _document(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The server failed to answer this.")
+
+
+async def unknown(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer, as ASGI, what no route knows."""
+    if scope["type"] == "websocket":
+        await WebSocketClose()(scope, receive, send)
+    else:
+        await problem(HTTPException(HTTPStatus.NOT_FOUND))(scope, receive, send)
+
+
+def _ours(error: errors.OutlastError) -> Response:
+    kind = next((kind for kind in type(error).__mro__ if kind in STATUSES), None)
+    if kind is None:
+        return _document(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The server failed to answer this.")
+    code, detail = _FIXED.get(kind, (error.code, str(error)))
+    status = STATUSES[kind]
+    waits = status is HTTPStatus.SERVICE_UNAVAILABLE
+    return _document(status, code, detail, headers={"retry-after": RETRY_AFTER} if waits else None)
+
+
+def _document(
+    status: HTTPStatus, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: JSON
+) -> Response:
+    document = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": int(status),
+        "code": code,
+        "detail": detail,
+        **more,
+    }
+    safe = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return Response(encode_json(document), status, headers={**(headers or {}), **safe}, media_type=MEDIA_TYPE)

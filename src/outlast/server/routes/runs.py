@@ -1,0 +1,160 @@
+"""Runs over HTTP: started, listed, looked up, stopped."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from outlast.errors import InputInvalid
+from outlast.log.cursor import origin
+from outlast.log.event import JSON, JSON_TYPE, encode_json
+from outlast.log.limits import Usage
+from outlast.recovery import RecoveryPolicy
+from outlast.run import Run, Status
+from outlast.server.intake import Intake, is_id
+from outlast.server.routes.body import number, read_object
+from outlast.server.routes.door import Door, RunDoor
+from outlast.server.routes.events import Events, cursor_of, wants_stream
+from outlast.stores.base import Head, Started, StopAnswer, Store
+from outlast.wire import native
+
+PAGE: Final = 50
+"""Runs of a list, unless the request says otherwise."""
+LARGEST_PAGE: Final = 200
+LONGEST_REASON: Final = 1000
+"""Characters a person may give as the reason of a stop: it stands in the row and in the log."""
+
+_FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "worker": (str,),
+    "input": (object,),
+    "id": (str, type(None)),
+    "thread": (str, type(None)),
+    "metadata": (dict, type(None)),
+}
+_REQUIRED: Final = ("worker", "input")
+
+
+class Runs:
+    """Answers `/runs`, `/runs/{id}` and `/runs/{id}/stop`."""
+
+    def __init__(self, intake: Intake, store: Store, events: Events, policy: RecoveryPolicy) -> None:
+        self._intake = intake
+        self._store = store
+        self._events = events
+        self._policy = policy
+
+    def doors(self) -> list[Door]:
+        """Return the doors of this part."""
+        return [
+            RunDoor(method="POST", path="/runs", answer=self.start),
+            RunDoor(method="GET", path="/runs", answer=self.list),
+            RunDoor(method="GET", path="/runs/{id}", answer=self.look),
+            RunDoor(method="POST", path="/runs/{id}/stop", answer=self.stop),
+        ]
+
+    async def start(self, request: Request, owner: str) -> ASGIApp:
+        """Start a run: 201 for a new one, 200 for the one that is there; streamed at once where that is accepted."""
+        requested = cursor_of(request)
+        said = await read_object(request)
+        _check(said, _FIELDS)
+        if any(name not in said for name in _REQUIRED):
+            raise InputInvalid("A start names its `worker` and its `input`.")
+        started = await self._intake.start(
+            owner=owner,
+            worker=cast("str", said["worker"]),
+            input=said["input"],
+            id=cast("str | None", said.get("id")),
+            thread=cast("str | None", said.get("thread")),
+            metadata=cast("Mapping[str, JSON] | None", said.get("metadata")),
+        )
+        status = HTTPStatus.CREATED if started.created else HTTPStatus.OK
+        headers = {
+            "location": f"{request.scope.get('root_path', '')}/runs/{started.run.id}",
+            "outlast-run": started.run.id,
+        }
+        if wants_stream(request):
+            raw = tuple((name.encode(), value.encode()) for name, value in headers.items())
+            return await self._events.stream(started.run, requested, status=status, headers=raw)
+        return _json(await self._document(started), status=status, headers=headers)
+
+    async def list(self, request: Request, owner: str) -> ASGIApp:
+        """List the owner's runs, newest first, without their logs' heads."""
+        limit = number(request, "limit", default=PAGE, most=LARGEST_PAGE)
+        before = request.query_params.get("before")
+        if before is not None and not is_id(before):
+            raise InputInvalid("`before` is the id of a run.")
+        runs = await self._intake.list(owner=owner, status=_status(request), before=before, limit=limit)
+        now = await self._store.runs.now()
+        documents = [native.run_document(run, policy=self._policy, now=now) for run in runs]
+        return _json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None})
+
+    async def look(self, request: Request, owner: str) -> ASGIApp:
+        """Tell a run's status document, or 304 when it says nothing new."""
+        loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
+        document = await self._status_document(loaded.run, now=loaded.now)
+        tag = native.etag(document)
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if _knows(request, tag):
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return _json(document, headers=headers)
+
+    async def stop(self, request: Request, owner: str) -> ASGIApp:
+        """Stop a run: 202 when the intent is durable, 200 when the run has its outcome now or had it before."""
+        said = await read_object(request)
+        _check(said, {"reason": (str, type(None))})
+        reason = cast("str | None", said.get("reason"))
+        if reason is not None and len(reason) > LONGEST_REASON:
+            raise InputInvalid(f"A reason has at most {LONGEST_REASON} characters.")
+        stopped = await self._intake.stop(owner=owner, id=request.path_params["id"], reason=reason)
+        run = stopped.run
+        document: dict[str, JSON] = {
+            "answer": stopped.answer.value,
+            "status": None if run is None else run.status.value,
+            "outcome": None if run is None or run.outcome is None else native.outcome_document(run.outcome),
+        }
+        accepted = stopped.answer is StopAnswer.ACCEPTED
+        return _json(document, status=HTTPStatus.ACCEPTED if accepted else HTTPStatus.OK)
+
+    async def _document(self, started: Started) -> dict[str, JSON]:
+        run = started.run
+        if started.created and run.status is Status.QUEUED:
+            # Its log is empty and its row just written: nothing is left to be asked that could fail after the fact.
+            log = Head(
+                cursor=origin(run.log), first=1, usage=Usage(events=0, bytes=0, opened_at=run.created_at), sealed=False
+            )
+            return native.status_document(run, log, policy=self._policy, now=run.created_at)
+        return await self._status_document(run, now=await self._store.runs.now())
+
+    async def _status_document(self, run: Run, *, now: float) -> dict[str, JSON]:
+        log = await self._store.logs.head(run.log)
+        return native.status_document(run, log, policy=self._policy, now=now)
+
+
+def _check(said: Mapping[str, JSON], fields: Mapping[str, tuple[type, ...]]) -> None:
+    if not said.keys() <= fields.keys():
+        raise InputInvalid(f"The body of this call knows only {', '.join(fields)}.")
+    for name, value in said.items():
+        if not isinstance(value, fields[name]):
+            raise InputInvalid(f"`{name}` is of another type than this call expects.")
+
+
+def _status(request: Request) -> Status | None:
+    text = request.query_params.get("status")
+    if text is not None and text not in set(Status):
+        raise InputInvalid(f"`status` is one of {', '.join(Status)}.")
+    return None if text is None else Status(text)
+
+
+def _knows(request: Request, tag: str) -> bool:
+    tags = {part.strip() for given in request.headers.getlist("if-none-match") for part in given.split(",")}
+    return bool({tag, tag.removeprefix("W/"), "*"} & tags)
+
+
+def _json(
+    document: Mapping[str, JSON], *, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+) -> Response:
+    safe = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return Response(encode_json(document), status, headers={**safe, **(headers or {})}, media_type=JSON_TYPE)

@@ -1,0 +1,187 @@
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp
+
+from outlast.errors import InputInvalid
+from outlast.server.access import Access
+from outlast.server.routes.door import OpenDoor, Resource, RunDoor, routes
+from outlast.testing.asgi import StreamingTransport
+from tests.stage import BASE, Site, Stage, site, staged
+
+pytestmark = pytest.mark.anyio
+
+
+async def by_header(connection: HTTPConnection) -> str | None:
+    return connection.headers.get("x-user")
+
+
+ASKING = Access(authenticate=by_header)
+ANN, BOB = {"x-user": "ann"}, {"x-user": "bob"}
+
+
+def calls(router: Any) -> Iterator[tuple[str, str, RunDoor | OpenDoor]]:
+    """Every call that an application answers, from its router. A route that is none of our doors fails here."""
+    for route in router.routes:
+        assert isinstance(route, Route)
+        assert isinstance(route.app, Resource), f"{route.path} lets in whoever comes"
+        for method, door in route.app.doors.items():
+            assert isinstance(door, RunDoor | OpenDoor)
+            yield method, route.path, door
+
+
+async def call(here: Site, method: str, path: str, id: str, headers: dict[str, str]) -> Any:
+    answers = []
+    for accept in ("application/json", "text/event-stream"):
+        said = {"accept": accept, **headers}
+        async with here.client.stream(method, path.replace("{id}", id), headers=said) as response:
+            answers.append((response.status_code, response.headers.get("content-type"), await response.aread()))
+    return answers
+
+
+async def furnish(stage: Stage) -> None:
+    run = await stage.start("anns", owner="ann", input={"secret": "marker"})
+    run = await stage.claim(run)
+    await stage.say(run, "marker")
+    await stage.settle(run)
+
+
+@pytest.mark.behaviour("A5")
+async def test_every_call_decides_about_access_before_it_answers() -> None:
+    async with staged() as stage, site(stage, access=ASKING) as here:
+        await furnish(stage)
+        open_paths = set()
+        for method, path, door in calls(here.app):
+            if isinstance(door, OpenDoor):
+                open_paths.add(path)
+                continue
+            for status, kind, body in await call(here, method, path, "anns", headers={}):
+                assert (status, kind) == (401, "application/problem+json"), f"{method} {path}"
+                assert json.loads(body)["code"] == "unauthenticated"
+        assert open_paths == {"/healthz", "/"} | {path for path in open_paths if path.endswith((".js", ".css"))}
+
+
+@pytest.mark.behaviour("A5")
+@pytest.mark.attack("Z4")
+@pytest.mark.case(137)
+async def test_another_owners_run_is_answered_like_one_that_never_was() -> None:
+    async with staged() as stage, site(stage, access=ASKING) as here:
+        await furnish(stage)
+        before = (await stage.store.runs.load("ann", "anns")).run
+        with_id = [(method, path) for method, path, _ in calls(here.app) if "{id}" in path]
+        assert len(with_id) >= 3
+        for method, path in with_id:
+            anns, none = [await call(here, method, path, id, BOB) for id in ("anns", "none")]
+            assert anns == none, f"{method} {path}"
+            if method == "GET":
+                assert [status for status, _, _ in anns] == [404, 404]
+            assert b"marker" not in b"".join(body for _, _, body in anns)
+        listed = await here.client.get("/runs", headers=BOB)
+        assert listed.json()["runs"] == []
+        assert (await stage.store.runs.load("ann", "anns")).run == before
+        assert (await here.client.get("/runs/anns", headers=ANN)).status_code == 200
+
+
+@pytest.mark.attack("Z7", "Z16")
+@pytest.mark.parametrize(
+    ("client", "headers"),
+    [
+        (("10.0.0.7", 1), {}),
+        (("127.0.0.1", 1), {"host": "evil.example"}),
+        (("127.0.0.1", 1), {"x-forwarded-for": "10.0.0.7"}),
+    ],
+)
+async def test_without_authenticate_every_call_refuses_what_is_not_this_machine(
+    client: tuple[str, int], headers: dict[str, str]
+) -> None:
+    async with staged() as stage, site(stage) as here, here.as_client(client=client) as far:
+        for method, path, _ in calls(here.app):
+            answer = await far.request(method, path.replace("{id}", "r1"), headers=headers)
+            assert answer.status_code == 403, f"{method} {path}"
+            assert answer.json()["code"] == "peer_refused"
+            assert "authenticate=…" in answer.json()["detail"]
+
+
+async def test_a_foreign_page_can_post_nothing() -> None:
+    async with staged() as stage, site(stage) as here:
+        for method, path, _ in calls(here.app):
+            if method != "GET":
+                answer = await here.client.request(
+                    method, path.replace("{id}", "r1"), headers={"origin": "http://evil.example"}
+                )
+                assert (answer.status_code, answer.json()["code"]) == (403, "peer_refused")
+
+
+async def test_a_path_tells_which_methods_it_knows() -> None:
+    async with staged() as stage, site(stage) as here:
+        answer = await here.client.delete("/runs")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+        assert answer.json()["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/runs/", "/runs/r1/", "/runs/r1/nothing", "/runs/a%2Fb", "/nothing/runs"]
+)
+async def test_what_no_path_knows_is_a_problem_too(path: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        answer = await here.client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+# ---- doors of this test's own -------------------------------------------------------------------
+
+
+def app(*doors: RunDoor | OpenDoor) -> Router:
+    return Router(routes(Access(), doors))
+
+
+async def ask(router: Router, method: str = "GET") -> Any:
+    async with httpx2.AsyncClient(transport=StreamingTransport(router), base_url=BASE) as client:
+        return await client.request(method, "/")
+
+
+async def test_a_run_door_is_answered_for_an_owner_and_an_open_one_for_nobody() -> None:
+    async def whom(_request: Request, owner: str) -> ASGIApp:
+        return PlainTextResponse(f"owner {owner!r}")
+
+    async def anyone(_request: Request) -> ASGIApp:
+        return PlainTextResponse("open")
+
+    doors = (RunDoor(method="GET", path="/", answer=whom), OpenDoor(method="POST", path="/", answer=anyone))
+    assert (await ask(app(*doors))).text == "owner ''"
+    assert (await ask(app(*doors), "POST")).text == "open"
+    assert (await ask(app(*doors), "HEAD")).status_code == 200
+
+
+async def test_a_refusal_becomes_a_problem_and_an_accident_is_raised_as_well() -> None:
+    async def refuse(_request: Request) -> ASGIApp:
+        raise InputInvalid("A sentence.")
+
+    async def stumble(_request: Request) -> ASGIApp:
+        raise ZeroDivisionError
+
+    assert (await ask(app(OpenDoor(method="GET", path="/", answer=refuse)))).json()["detail"] == "A sentence."
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    resource = Resource(Access(), [OpenDoor(method="GET", path="/", answer=stumble)])
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+    }
+    with pytest.raises(ZeroDivisionError):
+        await resource(scope, lambda: None, send)  # type: ignore[arg-type, return-value]
+    assert sent[0]["status"] == 500
+    assert json.loads(sent[1]["body"])["code"] == "internal"
