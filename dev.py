@@ -37,7 +37,7 @@ CHECKS = {
     "lint": ["ruff", "check", "."],
     "mypy": ["mypy"],
     "pyright": ["pyright"],
-    "imports": ["lint-imports", "--no-logo"],
+    "imports": ["lint-imports", "--no-logo", "--no-cache"],
     "docs": ["python", "-m", "docs.draw", "--check"],
 }
 

@@ -3,11 +3,8 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.house import tree
-
-GLOSSARY = tree.ROOT / "docs" / "glossary.md"
+from tests.house import glossary, tree
 
 # Words that other systems use for ours, in every room.
 EVERYWHERE = {
@@ -103,19 +100,13 @@ def strange(module: str, syntax: ast.AST) -> list[str]:
     ]
 
 
-def entries(glossary: str) -> set[str]:
-    """Read the words a glossary explains: the bold ones that begin a table's row."""
-    cells = re.findall(r"^\| (.*?) \|", glossary, re.MULTILINE)
-    return {word.strip() for cell in cells for bold in re.findall(r"\*\*(.+?)\*\*", cell) for word in bold.split(",")}
-
-
 def test_names_are_in_the_words_of_the_glossary() -> None:
     found = [what for path in tree.modules() for what in strange(tree.dotted(path), tree.syntax(path))]
     assert not found, "\n".join(found)
 
 
 def test_the_glossary_explains_every_word() -> None:
-    assert not sorted(set(WORDS) - entries(tree.text(GLOSSARY)))
+    assert not sorted(set(WORDS) - glossary.entries())
 
 
 def test_what_is_to_be_said_instead_is_in_the_glossary() -> None:
@@ -153,7 +144,6 @@ def test_a_word_of_one_room_is_found_in_another() -> None:
     assert strange("outlast.lease", source)
 
 
-def test_a_word_the_glossary_lacks_is_found(tmp_path: Path) -> None:
-    glossary = tmp_path / "glossary.md"
-    glossary.write_text("| word | meaning |\n|---|---|\n| **run** | work |\n| **probe, miss** | **cursor** |\n")
-    assert entries(glossary.read_text()) == {"run", "probe", "miss"}
+def test_a_word_the_glossary_lacks_is_found() -> None:
+    page = "| word | meaning |\n|---|---|\n| **run** | work |\n| **probe, miss** | **cursor** |\n"
+    assert glossary.entries(page) == {"run", "probe", "miss"}
