@@ -45,7 +45,7 @@ async def test_the_readmes_example_runs_and_its_run_is_followed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     example: dict[str, Any] = {}
-    exec(block("python", "FastAPI"), example)  # noqa: S102 - what people copy is what is tested
+    exec(block("python", "FastAPI"), example)
     async with served(example["app"]) as port, httpx2.AsyncClient() as client:
         start = block("sh", "curl")
         url = re.findall(r"localhost:8000(/\S+)", start)[0]
@@ -56,7 +56,7 @@ async def test_the_readmes_example_runs_and_its_run_is_followed(
         assert answer.status_code == 201, answer.text
 
         follow = block("python", "outlast.follow").replace("localhost:8000", f"localhost:{port}")
-        exec("import outlast\nasync def example():\n" + textwrap.indent(follow, "    "), example)  # noqa: S102
+        exec("import outlast\nasync def example():\n" + textwrap.indent(follow, "    "), example)
         await example["example"]()
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("run.started ")

@@ -115,7 +115,7 @@ async def test_it_can_run_again_after_it_was_closed() -> None:
 
 async def test_calls_before_the_lifespan_say_what_to_do() -> None:
     outlast = made()
-    with pytest.raises(NotStarted, match="lifespan=outlast.lifespan"):
+    with pytest.raises(NotStarted, match="lifespan=outlast"):
         await outlast.start("echo", "x")
     with pytest.raises(NotStarted):
         await outlast.status("r1")

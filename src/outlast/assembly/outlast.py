@@ -40,7 +40,8 @@ class Outlast:
         app = FastAPI(lifespan=outlast.lifespan)
         app.mount("/agents", outlast.app)
 
-    `store` is a URL, or a `Store` of your own making. Every option is a keyword, or a variable `OUTLAST_…` (see `assembly.settings`); times are in seconds.
+    `store` is a URL, or a `Store` of your own making. Every option is a keyword, or a variable `OUTLAST_…` (see
+    `assembly.settings`); times are in seconds.
     `authenticate` gets each request's connection and returns its owner, or None; without it only this machine is
     answered. `admit` is asked before a run is accepted and before every takeover, and raises `NotAdmitted` to refuse.
     Raises `SettingsError` for options that cannot work.

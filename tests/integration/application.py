@@ -1,0 +1,95 @@
+"""An application as users write one, for the processes of these tests.
+
+`OUTLAST_STORE` says where its runs are. `TEST_DEATH`, such as `append:after:3`, kills the process around one store
+operation: here after the third append took effect, before its answer.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from outlast import ActiveRun, Event, Outlast, RecoveryPolicy
+from outlast.assembly.settings import STORE
+from outlast.assembly.stores import open_store
+from outlast.stores.base import Store
+
+TTL = 1.5
+"""Seconds: a tenth of the default, so that ten leases pass in the time of one."""
+PACE = 0.01
+"""Seconds between two events of a paced worker."""
+
+
+class Doomed:
+    """A port whose process dies around the operation that `death` names: operation, side, which one."""
+
+    def __init__(self, inner: Any, death: str) -> None:
+        self._inner = inner
+        self._operation, self._side, number = death.split(":")
+        self._left = int(number)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if name != self._operation:
+            return method
+
+        async def operation(*arguments: Any, **named: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and self._side == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            answer = await method(*arguments, **named)
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+        return operation
+
+
+class DoomedStore:
+    """A store whose process dies by its own hand."""
+
+    def __init__(self, inner: Store, death: str) -> None:
+        self.runs = Doomed(inner.runs, death)
+        self.logs = Doomed(inner.logs, death)
+        self.open, self.close, self.renewer = inner.open, inner.close, inner.renewer
+
+
+def _store() -> Any:
+    url, death = os.environ.get("OUTLAST_STORE", STORE), os.environ.get("TEST_DEATH")
+    return DoomedStore(open_store(url, durability="process"), death) if death else url
+
+
+outlast = Outlast(_store(), lease_ttl=TTL, heartbeat=1.0, recovery=RecoveryPolicy(base=0.1, cap=1.0))
+
+
+@outlast.worker("paced")
+async def paced(run: ActiveRun) -> AsyncIterator[Event]:
+    """Say as many numbers as the input tells, one after another."""
+    for number in range(int(str(run.input))):
+        yield Event("number", {"n": number, "attempt": run.attempt, "pid": os.getpid()})
+        await asyncio.sleep(PACE)
+
+
+@outlast.worker("blocking")
+async def blocking(run: ActiveRun) -> AsyncIterator[str]:
+    """Stand in the event loop's way for three leases, as a careless library does."""
+    yield "before"
+    time.sleep(3 * TTL)  # noqa: ASYNC251 - this is what is tested
+    yield "after"
+
+
+@outlast.worker("endless")
+async def endless(run: ActiveRun) -> AsyncIterator[dict[str, int]]:
+    """Go on until stopped."""
+    while True:
+        yield {"attempt": run.attempt}
+        await asyncio.sleep(PACE)
+
+
+@outlast.worker("mortal")
+async def mortal(run: ActiveRun) -> None:
+    """Take the whole process down, every time."""
+    await run.emit("last words")
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,148 @@
+"""What dies here dies for real: server processes over one file, killed, stopped and blocked in the middle of runs."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.integration.servers import House, agree, house, log, start, status, until, whole
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[House]:
+    with house(tmp_path) as built:
+        yield built
+
+
+@pytest.mark.behaviour("O3", "B3", "F5")
+@pytest.mark.fault("X1")
+async def test_of_two_servers_on_one_file_the_other_takes_over_and_its_reader_misses_nothing(servers: House) -> None:
+    one, other = servers.serve(), servers.serve()
+    run = await start(one, "paced", 200)
+    begun = await until(one, run, seq=20)
+    driver = next(each.data["pid"] for each in begun if each.type == "number")  # type: ignore[index, call-overload]
+    dead, alive = (one, other) if driver == one.process.pid else (other, one)
+    reading = asyncio.create_task(whole(alive, run))
+    dead.kill()
+    received = await reading
+    stored = await log(alive, run)
+    agree(received, stored)
+    assert [event["type"] for event in stored].count("run.restarted") == 1
+    document = await status(alive, run)
+    assert (document["status"], document["budget"]["takeovers"]["used"]) == ("completed", 1)
+    assert document["budget"]["calls"]["used"] == 2
+
+
+@pytest.mark.behaviour("A2", "O3")
+async def test_a_start_that_was_answered_survives_kill_9_and_goes_on_in_the_next_process(servers: House) -> None:
+    first = servers.serve()
+    run = await start(first, "paced", 5)
+    first.kill()
+    second = servers.serve()
+    received = await whole(second, run)
+    agree(received, await log(second, run))
+    assert received[-1].type == "run.completed"
+
+
+@pytest.mark.behaviour("B6", "B8", "O3")
+async def test_a_run_that_takes_its_process_down_every_time_ends_after_six_calls(servers: House) -> None:
+    server = servers.serve()
+    run = await start(server, "mortal")
+    for _ in range(6):
+        await asyncio.to_thread(server.process.wait, 30)
+        server = servers.serve()
+    received = await whole(server, run)
+    stored = await log(server, run)
+    agree(received, stored)
+    assert [event["data"] for event in stored].count("last words") == 6
+    document = await status(server, run)
+    assert document["budget"]["calls"]["used"] == 6
+    assert (document["outcome"]["code"], document["outcome"]["limit"]) == ("recovery_exhausted", "window")
+    assert document["outcome"]["causes"] == ["crash"] * 6
+
+
+@pytest.mark.behaviour("H12", "H10")
+@pytest.mark.fault("X2")
+async def test_a_stopped_process_that_wakes_after_five_leases_writes_nothing_and_stands_down(servers: House) -> None:
+    one = servers.serve()
+    run = await start(one, "endless")
+    await until(one, run, seq=10)
+    one.signal(signal.SIGSTOP)
+    other = servers.serve()
+    received = await until(other, run, seq=300)
+    taken_over = next(each.seq for each in received if each.type == "run.restarted")
+    one.signal(signal.SIGCONT)
+    async with httpx2.AsyncClient(timeout=30) as client:
+        await client.get(f"{one.url}/healthz")  # its loop runs again
+        await until(other, run, seq=received[-1].seq + 200)
+        await client.post(f"{one.url}/runs/{run}/stop", json={})
+    await whole(one, run)
+    stored = await log(other, run)
+    assert {event["epoch"] for event in stored[: taken_over - 1]} == {1}
+    assert {event["epoch"] for event in stored[taken_over - 1 :]} == {2}
+    assert len(one.facts("ControllerStoodDown")) == 1
+    assert one.facts("RunReleased") == one.facts("RunSettled") == one.facts("AbortDelivered") == []
+
+
+@pytest.mark.behaviour("H16")
+async def test_a_worker_that_blocks_the_event_loop_for_three_leases_keeps_its_run(servers: House) -> None:
+    one, other = servers.serve(), servers.serve()
+    run = await start(one, "blocking")
+    received = await whole(other, run)
+    agree(received, await log(other, run))
+    assert [each.data for each in received if each.type == "text"] == ["before", "after"]
+    document = await status(other, run)
+    assert (document["budget"]["takeovers"]["used"], document["budget"]["calls"]["used"]) == (0, 1)
+
+
+@pytest.mark.behaviour("S1", "S2", "S3")
+async def test_a_stop_at_one_server_ends_the_run_that_another_drives(servers: House) -> None:
+    one = servers.serve()
+    run = await start(one, "endless")
+    await until(one, run, seq=10)
+    other = servers.serve()
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(f"{other.url}/runs/{run}/stop", json={"reason": "enough"})
+        assert (answer.status_code, answer.json()["answer"]) == (202, "accepted")
+        received = await whole(other, run)
+        again = await client.post(f"{one.url}/runs/{run}/stop", json={})
+        assert (again.status_code, again.json()["answer"]) == (200, "already")
+    stored = await log(one, run)
+    agree(received, stored)
+    assert (stored[-1]["type"], stored[-1]["data"]) == ("run.cancelled", {"reason": "enough"})
+    assert (await status(one, run))["budget"]["takeovers"]["used"] == 0
+
+
+POINTS = [
+    pytest.param("claim:after:1", 1, id="4 claim committed"),
+    pytest.param("charge:after:1", 1, id="7 call sent, no answer"),
+    pytest.param("append:after:2", 1, id="9 append sent, no answer"),
+    pytest.param("settle:before:1", 1, id="11 worker ended, not settled"),
+    pytest.param("settle:after:1", 0, id="13 settled, outbox not done"),
+]
+
+
+@pytest.mark.fault("X1")
+@pytest.mark.behaviour("W12", "L1")
+@pytest.mark.parametrize(("death", "charged"), POINTS)
+async def test_killed_at_any_point_the_run_goes_on_and_is_charged_once_at_most(
+    servers: House, death: str, charged: int
+) -> None:
+    doomed = servers.serve(death=death)
+    async with httpx2.AsyncClient() as client:
+        await client.post(f"{doomed.url}/runs", json={"worker": "paced", "input": 5, "id": "r1"})
+    await asyncio.to_thread(doomed.process.wait, 30)
+    successor = servers.serve()
+    received = await whole(successor, "r1")
+    agree(received, await log(successor, "r1"))
+    document = await status(successor, "r1")
+    assert (document["status"], document["budget"]["takeovers"]["used"]) == ("completed", charged)
+    last_attempt = [
+        each.data["n"] for each in received if each.type == "number" and each.data["attempt"] == 1 + charged
+    ]  # type: ignore[index, call-overload]
+    assert last_attempt == [0, 1, 2, 3, 4]
