@@ -13,20 +13,21 @@ class TaskPacer:
     """
 
     def __init__(self) -> None:
+        self._keeper: Keeper | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self, keeper: Keeper) -> None:
         """Begin renewing."""
+        self._keeper = keeper
         self._task = asyncio.get_running_loop().create_task(self._run(keeper), name="renewal")
 
     def close(self) -> None:
-        """Stop renewing and close the keeper."""
+        """Stop renewing and close the keeper; harmless twice."""
         if self._task is not None:
             self._task.cancel()
+        if self._keeper is not None:
+            self._keeper.close()
 
     async def _run(self, keeper: Keeper) -> None:
-        try:
-            while True:  # noqa: ASYNC110 - paced by the keeper, not polling for anything
-                await asyncio.sleep(keeper.renew())
-        finally:
-            keeper.close()
+        while True:  # noqa: ASYNC110 - paced by the keeper, not polling for anything
+            await asyncio.sleep(keeper.renew())

@@ -1,0 +1,233 @@
+"""A worker that does what a script says, and writes down what was asked of it.
+
+    worker = ScriptedWorker(lambda call: [Say("hello"), Die()] if call.number == 1 else [Say("hello"), Return("done")])
+
+    assert [call.epoch for call in worker.calls] == [1, 2]
+    assert not worker.aborts
+
+It is a Python function behind a real `FunctionWorker`, shared by all nodes under test: what it writes down is the
+truth about calls, whatever the nodes believe.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from outlast.log.event import JSON, Said
+from outlast.run import Run
+from outlast.testing.process import Process
+from outlast.workers.base import ActiveRun, Kind
+from outlast.workers.function import FunctionWorker
+
+# ---- what a script says -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Say something, and go on as soon as it is queued."""
+
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Say something, and go on once it is durable."""
+
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Be silent for `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chatter:
+    """Say something every `seconds`, for ever."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Be silent for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deaf:
+    """Be silent for `seconds`, and hear no cancellation meanwhile."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """Take the whole process along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Raise `error`; `outlast.Retry` among others."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Come to the end with a result; a script that simply ends returns nothing."""
+
+    result: JSON
+
+
+Step: TypeAlias = Say | Emit | Work | Chatter | Hang | Deaf | Die | Raise | Return
+
+# ---- what was asked of it -----------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """One call: which of the run's it is (from 1), of which controller, from when to when by the loop's time.
+
+    `deaf` tells that it did not hear when it was told to end.
+    """
+
+    run: str
+    epoch: int
+    attempt: int
+    number: int
+    process: str | None
+    began_at: float
+    ended_at: float | None = None
+    deaf: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One abort that reached the worker: of which run, settled at which epoch, when."""
+
+    run: str
+    epoch: int
+    at: float
+
+
+Script: TypeAlias = Callable[[Call], Iterable[Step]]
+"""What one call does."""
+
+Answer: TypeAlias = Callable[[Told], Iterable[Step]]
+"""What one abort does before it is acknowledged."""
+
+
+@dataclass(slots=True, eq=False)
+class ScriptedWorker:
+    """Plays `script` when it is called and `answer` when it is told to abort; shared by all nodes.
+
+    `on_call` and `on_abort` are told of each as it begins, `on_end` of each call as it ends.
+    """
+
+    script: Script
+    answer: Answer = lambda _told: ()
+    calls: list[Call] = field(default_factory=list[Call])
+    aborts: list[Told] = field(default_factory=list[Told])
+    on_call: Callable[[Call], None] = lambda _call: None
+    on_end: Callable[[Call], None] = lambda _call: None
+    on_abort: Callable[[Told], None] = lambda _told: None
+    kind: Kind = Kind.RESTART
+
+    async def call(self, run: ActiveRun) -> bytes | None:
+        """Play the script, as a function of the user's would be played."""
+        return await FunctionWorker(self._play).call(run)
+
+    async def abort(self, run: Run) -> None:
+        """Write the abort down, and acknowledge it unless the script does not."""
+        told = Told(run=run.id, epoch=run.epoch, at=asyncio.get_running_loop().time())
+        self.aborts.append(told)
+        self.on_abort(told)
+        for step in self.answer(told):
+            await _silently(step)
+
+    def calls_of(self, run: str) -> list[Call]:
+        """Return the calls of one run, by the id its caller gave it."""
+        return [call for call in self.calls if call.run == run]
+
+    async def _play(self, run: ActiveRun) -> JSON:
+        loop = asyncio.get_running_loop()
+        process = Process.current()
+        call = Call(
+            run=run.id,
+            epoch=run.epoch,
+            attempt=run.attempt,
+            number=len(self.calls_of(run.id)) + 1,
+            process=None if process is None else process.name,
+            began_at=loop.time(),
+        )
+        self.calls.append(call)
+        self.on_call(call)
+        try:
+            return await self._steps(run, call)
+        finally:
+            call.ended_at = loop.time()
+            self.on_end(call)
+
+    async def _steps(self, run: ActiveRun, call: Call) -> JSON:
+        for step in self.script(call):
+            match step:
+                case Say(said):
+                    await run.say(said)
+                case Emit(said):
+                    await run.emit(said)
+                case Chatter(seconds):
+                    async for said in _chatter(seconds):
+                        await run.say(said)
+                case Deaf(seconds):
+                    call.deaf = await _deaf(seconds) or call.deaf
+                case Return(result):
+                    return result
+                case _:
+                    await _silently(step)
+        return None
+
+
+async def _silently(step: Step) -> None:
+    match step:
+        case Work(seconds):
+            await asyncio.sleep(seconds)
+        case Deaf(seconds):
+            await _deaf(seconds)
+        case Die():
+            process = Process.current()
+            if process is None:
+                raise ProcessLookupError("only what runs in a process can die with it")
+            process.kill()
+            await asyncio.get_running_loop().create_future()  # the dead wait for nothing, for ever
+        case Raise(error):
+            raise error
+        case Hang():
+            await asyncio.get_running_loop().create_future()  # for ever: that is the point
+        case _:
+            raise TypeError(f"{step} is nothing that this can do")
+
+
+async def _chatter(seconds: float) -> AsyncGenerator[Said, None]:
+    count = 0
+    while True:
+        count += 1
+        yield f"{count} "
+        await asyncio.sleep(seconds)
+
+
+async def _deaf(seconds: float) -> bool:
+    """Wait, whoever cancels; return whether somebody did. The death of its process ends it all the same."""
+    loop = asyncio.get_running_loop()
+    process = Process.current()
+    deadline, told = loop.time() + seconds, False
+    while loop.time() < deadline:
+        try:
+            await asyncio.sleep(deadline - loop.time())
+        except asyncio.CancelledError:
+            if process is not None and not process.alive:
+                raise
+            told = True
+    return told
