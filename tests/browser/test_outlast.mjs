@@ -553,6 +553,8 @@ test("a takeover keeps what it says it keeps, down to the word", () => {
   transcript.take(said(["text", "kept "], ["text", "cut"], ["tool.call", { id: "1", tool: "t" }]));
   transcript.take([{ seq: 4, type: "run.restarted", data: { attempt: 2, cause: "crash", keep: 1 } }]);
   assert.deepEqual(shape(transcript), ["kept ", ["cut", "t()"], "taken over — attempt 2, cause: crash"]);
+  transcript.take([{ seq: 5, type: "run.restarted", data: { attempt: 3, cause: "crash", keep: 2 } }]);
+  assert.equal(shape(transcript)[0], "kept ");
   const open = new Transcript();
   open.take(said(["tool.call", { id: "1", tool: "t" }], ["tool.result", { id: "1", result: 1 }]));
   open.take([{ seq: 3, type: "run.restarted", data: { attempt: 2, cause: "crash", keep: 1 } }]);

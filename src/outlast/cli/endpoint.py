@@ -64,11 +64,12 @@ def endpoint(url: str, *, model: str | None = None) -> Worker:
             yield f"I cannot explain this: {refusal}."
             raise
         try:
-            async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUT) as client:
-                conversation = Conversation(client, model or await _first_model(client), module)
-                async with aclosing(conversation.held()) as held:
-                    async for said in held:
-                        yield said
+            async with (
+                httpx2.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUT) as client,
+                aclosing(Conversation(client, model, module).held()) as held,
+            ):
+                async for said in held:
+                    yield said
         except httpx2.TransportError as error:
             raise Retry("The model's endpoint cannot be reached or broke off.") from error
 
@@ -128,7 +129,7 @@ class Turn:
 class Conversation:
     """One explanation: rounds of requests until the model has called its last tool."""
 
-    def __init__(self, client: httpx2.AsyncClient, model: str, module: str) -> None:
+    def __init__(self, client: httpx2.AsyncClient, model: str | None, module: str) -> None:
         self._client = client
         self._model = model
         self._calls = 0
@@ -139,6 +140,7 @@ class Conversation:
 
     async def held(self) -> AsyncGenerator["str | Event"]:
         """Yield text and tool events until the model is done."""
+        self._model = self._model or await _first_model(self._client)
         for last in [False] * ROUNDS + [True]:
             turn = Turn()
             async with aclosing(self._ask(turn, may_call=not last)) as answer:
@@ -169,17 +171,13 @@ class Conversation:
             "tool_choice": "auto" if may_call else "none",
             "stream": True,
         }
-        async with self._client.stream("POST", "chat/completions", json=request) as response:
-            _check(response)
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise EndpointRefused("The endpoint answered a request for a stream with something else.")
-            parser = Parser()
-            async for chunk in response.aiter_bytes():
-                for message in parser.feed(chunk):
-                    if message.data == b"[DONE]":
-                        return
-                    if text := turn.take(_decoded(message.data)):
-                        yield text
+        async with (
+            self._client.stream("POST", "chat/completions", json=request) as response,
+            aclosing(_chunks(response, turn)) as chunks,
+        ):
+            async for chunk in chunks:
+                if text := turn.take(chunk):
+                    yield text
         if not turn.finished:
             raise Retry("The model's endpoint ended its answer in the middle.")
 
@@ -190,6 +188,19 @@ async def _first_model(client: httpx2.AsyncClient) -> str:
     for model in _list(_decoded(response.content).get("data")):
         return str(_dict(model).get("id"))
     raise EndpointRefused("The endpoint lists no model; name one.")
+
+
+async def _chunks(response: httpx2.Response, turn: Turn) -> AsyncGenerator[dict[str, Any]]:
+    _check(response)
+    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        raise EndpointRefused("The endpoint answered a request for a stream with something else.")
+    parser = Parser()
+    async for chunk in response.aiter_bytes():
+        for message in parser.feed(chunk):
+            if message.data == b"[DONE]":
+                turn.finished = True
+                return
+            yield _decoded(message.data)
 
 
 def _check(response: httpx2.Response) -> None:

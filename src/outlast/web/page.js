@@ -65,7 +65,7 @@ function factsOf(run) {
       ["cause", run.recovering.cause],
     );
   }
-  if (run.outcome?.code) facts.push(["outcome", run.outcome.code]);
+  if (run.status === "failed" && run.outcome) facts.push(["outcome", run.outcome.code]);
   if (run.outcome?.causes?.length) facts.push(["causes", run.outcome.causes.join(", ")]);
   facts.push([isSettled(run) ? "settled" : "started", `${age(isSettled(run) ? run.settled_at : run.created_at)} ago`]);
   return facts;
@@ -150,7 +150,7 @@ $("runs").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
   links[there].focus();
 });
 
-$("older").addEventListener("click", () => look(`runs?after=${encodeURIComponent(beyond ?? "")}`));
+$("older").addEventListener("click", () => look(`runs?before=${encodeURIComponent(beyond ?? "")}`));
 
 async function look(url = "runs") {
   const older = url !== "runs";
@@ -170,6 +170,7 @@ async function keepLooking() {
     try {
       if ($("start").worker.options.length === 0) await showWorkers();
       await look();
+      if ($("server").dataset.tone === "bad") view?.nudge(); // it is back: no need to wait for the pause to end
       tell($("server"), "good", "connected");
     } catch {
       tell($("server"), "bad", "the server does not answer, trying again");
@@ -265,7 +266,7 @@ class View {
 
   /** Take the status document, or the part of it that a heartbeat repeats. @param {any} told */
   learn(told) {
-    if (this.#run && isSettled(this.#run) && !isSettled(told)) return; // an answer that was overtaken
+    if (this.#run && isSettled(this.#run) && told.status && !isSettled(told)) return; // overtaken
     this.#run = { ...this.#run, ...told };
     if (!this.#run.worker) return; // a heartbeat came before the document
     put($("worker"), this.#run.worker);
@@ -324,6 +325,7 @@ class View {
     if (rearranged) this.#showAll();
     else for (const block of changed) this.#show(block, log);
     if (following) log.scrollTop = log.scrollHeight;
+    this.learn({ head: events.at(-1)?.cursor });
     if (events.some((event) => event.type.startsWith("run."))) this.look();
   }
 
