@@ -18,25 +18,25 @@ from outlast.errors import OutlastError
 
 REFUSED: Final = 2
 INTERRUPTED: Final = 130
+EXAMPLES: Final = (
+    "\b\n"
+    "See it:\n"
+    "  outlast demo                             a run that survives kill -9\n"
+    "\n"
+    "\b\n"
+    "Use it:\n"
+    "  outlast serve app:outlast                serve the Outlast object in app.py\n"
+    "  outlast start chat '\"hello\"' --follow    start a run and read it\n"
+    "  outlast tail RUN                         read a run from its first event on\n"
+    "  outlast show RUN                         status, recovery budget, outcome\n"
+    "  outlast stop RUN --reason 'enough'       end it\n"
+)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
 @click.version_option(version("outlast"), "-V", "--version", message="outlast %(version)s")
 def commands() -> None:
-    r"""Let runs outlive what carries them: the tab, the network, the deploy, the crash.
-
-    \b
-    See it:
-      outlast demo                                  a run that survives kill -9
-
-    \b
-    Use it:
-      outlast serve app:outlast                     serve the Outlast object in app.py
-      outlast start chat '"hello"' --follow         start a run and read it
-      outlast tail RUN                              read a run from its first event on
-      outlast show RUN                              status, recovery budget, outcome
-      outlast stop RUN --reason "not needed"        end it
-    """
+    """Let runs outlive what carries them: the tab, the network, the deploy, the crash."""
 
 
 for command in (demo, serve, start, tail, show, stop):

@@ -3,7 +3,7 @@
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Self, cast
 from urllib.parse import quote
@@ -40,8 +40,9 @@ class Unanswered(OutlastError):
 class Remote:
     """One server, spoken to synchronously."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, *, pause: Callable[[float], None] = time.sleep) -> None:
         self._url = url.rstrip("/")
+        self._pause = pause
         self._client = httpx2.Client(timeout=TIMEOUT, headers=options.headers(token), mounts=dict.fromkeys(LOCAL))
 
     def __enter__(self) -> Self:
@@ -77,7 +78,7 @@ class Remote:
         content = None if body is None else encode_json(body)
         for attempt in range(1, TRIES + 1):
             if attempt > 1:
-                time.sleep(delay(attempt - 1, base=BASE, cap=CAP, jitter=random.random()))
+                self._pause(delay(attempt - 1, base=BASE, cap=CAP, jitter=random.random()))
             try:
                 response = self._client.request(method, self._url + path, content=content, headers=_JSON)
             except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:

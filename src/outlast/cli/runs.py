@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import click
 
@@ -15,8 +15,16 @@ from outlast.cli.wording import LONGEST, outcome_sentence, recovery_sentence
 from outlast.errors import InputInvalid
 from outlast.log.event import JSON
 
+EXAMPLES: Final = (
+    "\b\n"
+    "Examples:\n"
+    '  outlast start explain \'{"module": "heapq"}\' --follow\n'
+    "  jq .request ticket.json | outlast start triage - --id ticket-4711\n"
+)
+"""The first character tells click to leave the lines as they are."""
 
-@click.command()
+
+@click.command(epilog=EXAMPLES)
 @click.argument("worker")
 @click.argument("input", required=False)
 @options.url
@@ -27,14 +35,10 @@ from outlast.log.event import JSON
 def start(
     worker: str, input: str | None, *, url: str, token: str | None, id: str | None, thread: str | None, follow: bool
 ) -> int:
-    r"""Start a run of WORKER and print its id.
+    """Start a run of WORKER and print its id.
 
     INPUT is JSON; `-` reads it from standard input, and without it the input is null. When the id is printed, the
     run is durable: it survives the death of every process.
-
-    \b
-      outlast start explain '{"module": "heapq"}' --follow
-      jq .request ticket.json | outlast start triage - --id ticket-4711
     """
     with Remote(url, token) as remote:
         run = str(remote.start(worker, _input(input), id=id, thread=thread)["id"])

@@ -29,23 +29,26 @@ GRACE: Final = 10
 """Seconds for the responses that are still open after the readers were sent away; then they are cut."""
 SIGNALED: Final = 128
 """A shell's base for the exit code of a program that a signal ended."""
+EXAMPLES: Final = (
+    "\b\n"
+    "Examples:\n"
+    "  outlast serve app:outlast\n"
+    "  outlast serve app:outlast --port 9000 --store sqlite:////var/lib/runs.db\n"
+)
+"""The first character tells click to leave the lines as they are."""
 
 
-@click.command()
+@click.command(epilog=EXAMPLES)
 @click.argument("target", metavar=FORM)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any free port.")
 @click.option("--store", metavar="URL", help="Use this store instead of the object's own, such as sqlite:///runs.db")
 @click.option("--verbose", is_flag=True, help="Log what happens to runs, not only what goes wrong.")
 def serve(target: str, host: str, port: int, store: str | None, *, verbose: bool) -> int:
-    r"""Serve the Outlast object that MODULE:ATTRIBUTE names.
+    """Serve the Outlast object that MODULE:ATTRIBUTE names.
 
     The routes are at the root, the page too. Ctrl-C or SIGTERM sends the readers away, hands the runs off and stops;
     a second one stops at once. Runs go on where they were when the server comes back, also after a kill -9.
-
-    \b
-      outlast serve app:outlast
-      outlast serve app:outlast --port 9000 --store sqlite:////var/lib/runs.db
     """
     configure_logs(verbose=verbose)
     outlast = load(target)
@@ -95,6 +98,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 outlast.app,
+                interface="asgi3",
                 lifespan="off",
                 log_level="warning",
                 access_log=False,

@@ -9,36 +9,37 @@ from typing import Final
 import click
 
 from outlast.cli import options
+from outlast.cli.remote import Remote
 from outlast.cli.terminal import Screen, screen_for
 from outlast.cli.transcript import Listing, Telling, Transcript
 from outlast.cli.wording import counted, link_sentence
 from outlast.client.follow import Connecting, LinkState, Live, Waiting, follow
 from outlast.client.received import Received, ReceivedEvent
+from outlast.log.event import OWN_PREFIX
 from outlast.log.fold import RESTARTED
+from outlast.run import Status
 
 TICK: Final = 1.0
 """Seconds between two looks at the status line: it counts seconds down."""
 COMPLETED: Final = 0
 NOT_COMPLETED: Final = 1
+EXAMPLES: Final = "\b\nExamples:\n  outlast tail 5f1c2d3e\n  outlast tail 5f1c2d3e --json | jq .data\n"
+"""The first character tells click to leave the lines as they are."""
 
 
-@click.command()
+@click.command(epilog=EXAMPLES)
 @click.argument("run")
 @options.url
 @options.token
 @click.option("--after", metavar="CURSOR", default="", help="Begin after this place instead of at the first event.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with cursor, seq, type and data.")
 def tail(run: str, url: str, token: str | None, after: str, *, as_json: bool) -> int:
-    r"""Follow RUN until it ends, from its first event on.
+    """Follow RUN until it ends, from its first event on.
 
     A lost connection is made again for as long as it takes: a server may be killed and started anew meanwhile, and
     each event is still shown once. Ctrl-C leaves; the run goes on without you.
 
     The exit code is 0 when the run completed, 1 when it failed or was stopped, and 2 when it was refused.
-
-    \b
-      outlast tail 5f1c2d3e
-      outlast tail 5f1c2d3e --json | jq .data
     """
     return watch(run, url=url, token=token, after=after, as_json=as_json)
 
@@ -48,12 +49,17 @@ def watch(run: str, *, url: str, token: str | None, after: str = "", as_json: bo
     screen = screen_for(sys.stdout, sys.stderr)
     view = View(screen, Listing(screen) if as_json else Transcript(screen))
     try:
-        return asyncio.run(_watch(view, run, url=url, token=token, after=after))
+        asyncio.run(_watch(view, run, url=url, token=token, after=after))
     finally:
         screen.close()
+    status = view.outcome
+    if status is None:  # it was read to its end before
+        with Remote(url, token) as remote:
+            status = remote.status(run).get("status")
+    return COMPLETED if status == Status.COMPLETED else NOT_COMPLETED
 
 
-async def _watch(view: "View", run: str, *, url: str, token: str | None, after: str) -> int:
+async def _watch(view: "View", run: str, *, url: str, token: str | None, after: str) -> None:
     loop = asyncio.get_running_loop()
     view.clock = loop.time
     ticking = asyncio.create_task(_tick(view))
@@ -65,7 +71,6 @@ async def _watch(view: "View", run: str, *, url: str, token: str | None, after: 
     finally:
         ticking.cancel()
         await asyncio.wait([ticking])  # it ends at once: nothing in it resists
-    return COMPLETED if view.outcome == "run.completed" else NOT_COMPLETED
 
 
 async def _tick(view: "View") -> None:
@@ -94,7 +99,7 @@ class View:
         if isinstance(received, ReceivedEvent):
             self._takeovers += received.type == RESTARTED
             if received.is_terminal:
-                self.outcome = received.type
+                self.outcome = received.type.removeprefix(OWN_PREFIX)
         self._telling.take(received)
 
     def link(self, state: LinkState) -> None:

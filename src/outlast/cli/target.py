@@ -42,6 +42,8 @@ def _import(module: str) -> object:
         raise SettingsError(
             f"{module} cannot be imported: {error.msg} ({error.filename}, line {error.lineno})."
         ) from error
+    except SettingsError:
+        raise  # its sentence says what to change
     except Exception as error:  # whatever a user's module does when it is imported
         raise SettingsError(f"{module} cannot be imported: {_place(error)}.") from error
 

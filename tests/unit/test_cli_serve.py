@@ -1,0 +1,43 @@
+"""How an object is served: what uvicorn is told, and what a signal does."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from outlast.assembly.outlast import Outlast
+from outlast.cli.serve import Server, kept
+
+
+async def greet() -> None:
+    pass
+
+
+def test_where_the_runs_are_is_told_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert kept(Outlast("sqlite:///runs.db")) == str(tmp_path / "runs.db")
+    assert kept(Outlast("sqlite:////var/lib/runs.db")) == "/var/lib/runs.db"
+    assert kept(Outlast("sqlite://")) == "memory: they end with this process"
+
+
+@pytest.mark.attack("Z16")
+def test_nobody_is_believed_who_forwards() -> None:
+    config = Server(Outlast("sqlite://"), greet).config
+    assert not config.proxy_headers
+    assert not config.server_header
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_the_first_signal_asks_uvicorn_to_stop_and_decides_the_exit_code(number: int, code: int) -> None:
+    server = Server(Outlast("sqlite://"), greet)
+    with server.signals():
+        signal.raise_signal(number)
+    assert server.should_exit
+    assert server.exit_code == code
+
+
+def test_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Server(Outlast("sqlite://"), greet).signals():
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] != before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
