@@ -239,3 +239,8 @@ class WireError(OutlastError, ValueError):
     """Bytes from a peer are not what they claim to be."""
 
     code = "wire_invalid"
+
+
+def code_of(error: BaseException) -> str:
+    """Return an error's code, or the name of its type when it is none of ours: what a log line may say of it."""
+    return error.code if isinstance(error, OutlastError) else type(error).__name__

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from outlast.errors import OutlastError, OwnershipError, StoreError
+from outlast.errors import OwnershipError, StoreError, code_of
 from outlast.facts import NodeBuried, NodeStarted, NodeStopped, StoreTroubled
 from outlast.fleet import Fleet
 from outlast.recovery import cause_of
@@ -157,7 +157,7 @@ class Node:
     def _is_troubled(self, error: Exception) -> None:
         if self._troubled_since is None:
             self._troubled_since = asyncio.get_running_loop().time()
-            self._conditions.report(StoreTroubled(during="look", error=_code(error)))
+            self._conditions.report(StoreTroubled(during="look", error=code_of(error)))
 
     def _is_well(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -181,8 +181,8 @@ class Node:
             if self._closing.is_set():
                 controller.hand_off()
             await self._drive(controller)
-        except OutlastError as error:
-            self._conditions.report(StoreTroubled(during="claim", error=error.code))
+        except Exception as error:  # noqa: BLE001 - reported; one run's trouble must not end the node
+            self._conditions.report(StoreTroubled(during="claim", error=code_of(error)))
         finally:
             self._starting.discard(run.log)
             self._controllers.pop(run.log, None)
@@ -192,7 +192,7 @@ class Node:
             await controller.drive()
         except Exception as error:  # noqa: BLE001 - it could not even release: the look loop goes on trying (rule 4)
             self._unreleased[controller.run.log] = (controller.run, cause_of(error))
-            self._conditions.report(StoreTroubled(during="release", error=_code(error)))
+            self._conditions.report(StoreTroubled(during="release", error=code_of(error)))
         if controller.left_behind is not None:
             self._left_behind.add(controller.left_behind)
             controller.left_behind.add_done_callback(self._left_behind.discard)
@@ -230,7 +230,3 @@ class Node:
     def _beat(self, now: float) -> None:
         if self._keeper is not None:
             self._keeper.beat_at = now
-
-
-def _code(error: Exception) -> str:
-    return error.code if isinstance(error, OutlastError) else type(error).__name__

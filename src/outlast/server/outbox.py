@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from outlast.backoff import delay
-from outlast.errors import OutlastError
+from outlast.errors import StoreError, code_of
 from outlast.facts import AbortDelivered, AbortFailed, StoreTroubled
 from outlast.server.conditions import Conditions
 from outlast.stores.base import Abort, RunStore
@@ -48,8 +48,8 @@ class Outbox:
             while True:
                 try:
                     await self.deliver()
-                except OutlastError as error:
-                    self._conditions.report(StoreTroubled(during="outbox", error=error.code))
+                except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
+                    self._conditions.report(StoreTroubled(during="outbox", error=code_of(error)))
                 await bell.wait(LOOK_EVERY)
         finally:
             bell.close()
@@ -63,6 +63,12 @@ class Outbox:
                     tasks.create_task(self._deliver(abort), name=f"abort {abort.run.log}")
 
     async def _deliver(self, abort: Abort) -> None:
+        try:
+            await self._tell(abort)
+        except StoreError as error:  # the row comes back when its time hidden is over
+            self._conditions.report(StoreTroubled(during="outbox", error=error.code))
+
+    async def _tell(self, abort: Abort) -> None:
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 await self._workers[abort.run.worker].abort(abort.run)
