@@ -12,7 +12,6 @@ def remote_of(peer: Peer, token: str | None = None, *, pauses: list[float] | Non
     return Remote(peer.url, token, pause=([] if pauses is None else pauses).append)
 
 
-@pytest.mark.behaviour("A3")
 def test_a_start_that_got_no_answer_is_asked_again_as_the_same_run() -> None:
     pauses: list[float] = []
     peer = Peer(None, (503, b"busy"), (201, {"id": "x"}))

@@ -110,7 +110,6 @@ def test_recovery_a_stop_and_an_outcome_are_shown() -> None:
     assert "stop" not in ended
 
 
-@pytest.mark.attack("Z3")
 def test_nothing_a_server_says_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     evil = {**STATUS, "id": "a\x1b[2J\nb", "worker": "\x9b", "status": "\r", "outcome": {"code": "\x1b"}}
     with served(Peer((200, evil))) as peer:

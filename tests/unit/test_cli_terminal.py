@@ -1,8 +1,7 @@
-"""What a person sees: a small terminal interprets what is written to it."""
+"""What a person sees of what is written to a terminal."""
 
 import io
 import re
-import unicodedata
 from collections.abc import Callable
 
 import pytest
@@ -10,70 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.cli.terminal import Plain, Style, Terminal, cells, inline, screen_for, visible
-
-COLUMNS, LINES = 20, 8
-
-
-class Console(io.StringIO):
-    """A terminal of 20 columns and 8 lines that knows the codes we use, and refuses any other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.grid: list[list[str]] = [[]]
-        self.scrolled: list[str] = []
-        self.row = self.column = 0
-
-    def isatty(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        for code, count, letter, char in re.findall(r"(\x1b\[(\d*)([A-Za-z]))|([\s\S])", text):
-            if code:
-                self._act(letter, int(count or 1))
-            else:
-                self._print(char)
-        return len(text)
-
-    def _act(self, letter: str, count: int) -> None:
-        match letter:
-            case "A":
-                self.row = max(0, self.row - count)
-            case "C":
-                self.column = min(COLUMNS - 1, self.column + count)
-            case "J":
-                del self.grid[self.row + 1 :]
-                del self.grid[self.row][self.column :]
-            case "m":
-                pass
-            case _:
-                raise AssertionError(f"code {letter}")
-
-    def _print(self, char: str) -> None:
-        if char == "\r":
-            self.column = 0
-        elif char == "\n":
-            self.column = 0
-            self.row += 1
-            if self.row == len(self.grid):
-                self.grid.append([])
-            if self.row == LINES:
-                self.scrolled.append("".join(self.grid.pop(0)))
-                self.row -= 1
-        else:
-            assert unicodedata.category(char) != "Cc", repr(char)
-            row = self.grid[self.row]
-            row.extend(" " * (self.column - len(row)))
-            row[self.column : self.column + 1] = [char, *[""] * (cells(char) - 1)]
-            self.column += cells(char)
-            assert self.column < COLUMNS, "the terminal would have wrapped by itself"
-
-    @property
-    def rows(self) -> list[str]:
-        return ["".join(row).rstrip() for row in self.grid]
-
-    @property
-    def shown(self) -> str:
-        return "\n".join(self.rows)
+from tests.console import COLUMNS, LINES, Console
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +31,6 @@ def terminal(console: Console) -> Terminal:
 # ---- text that can be trusted -------------------------------------------------------------------
 
 
-@pytest.mark.attack("Z3")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -211,7 +146,6 @@ def test_a_status_is_cut_to_one_row_and_gone_after_the_close(console: Console, t
     assert console.rows == ["text", ""]
 
 
-@pytest.mark.attack("Z3")
 def test_neither_text_nor_a_line_nor_a_status_moves_the_cursor(console: Console, terminal: Terminal) -> None:
     for write in (terminal.text, terminal.line, terminal.status):
         write("\x1b[2J\x1b[5A\x9b5A\r\x08")

@@ -96,7 +96,6 @@ def test_any_other_event_takes_one_line(received: Received, line: str) -> None:
     assert told(received) == line + "\n"
 
 
-@pytest.mark.attack("Z3")
 def test_a_tool_cannot_act_on_a_terminal_through_its_line() -> None:
     assert compact("x", {"tool": "a\x1b[2J\nb", "result": "\u202e\x9b"}) == 'x a␛[2J␊b "\\u202e\\u009b"'
 

@@ -71,7 +71,6 @@ def test_an_outcome_is_told_in_a_sentence(status: str, outcome: dict[str, JSON],
     assert outcome_sentence(status, outcome) == sentence
 
 
-@pytest.mark.attack("Z3")
 def test_words_from_outside_stay_on_one_line_and_act_on_nothing() -> None:
     said = outcome_sentence("failed", {"code": "\x1b[2J", "message": "x\n" * 500, "causes": ["\r"]})
     assert said.isprintable()

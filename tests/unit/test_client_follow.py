@@ -206,7 +206,6 @@ async def test_every_reconnection_asks_from_the_last_event_that_was_taken() -> N
     assert peer.cursors == [None, *(str(PLACES[seq - 1]) for seq in (2, 4, 6, 8))]
 
 
-@pytest.mark.fault("X15")
 @pytest.mark.case(41, 43)
 async def test_a_stream_cut_at_any_byte_gives_each_event_once_and_nothing_of_the_cut_frame() -> None:
     whole = HELLO + b"".join(frames(1))
@@ -245,6 +244,7 @@ async def test_an_event_that_is_skipped_again_ends_the_follow() -> None:
 # ---- the reader's part --------------------------------------------------------------------------
 
 
+@pytest.mark.behaviour("R3")
 @pytest.mark.case(13)
 async def test_the_cursor_moves_only_when_the_reader_comes_back() -> None:
     """The connection breaks while event 3 is being handled, and event 3 was the last that the stream carried."""

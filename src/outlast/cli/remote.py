@@ -19,8 +19,8 @@ from outlast.log.event import JSON, JSON_TYPE, encode_json
 
 TIMEOUT: Final = 15.0
 """Seconds for one answer: a server may wait that long for its store."""
-TRIES: Final = 4
-"""Times a question is asked: a server that is being restarted is often back within seconds."""
+TRIES: Final = 6
+"""Times a question is asked, over some ten seconds: a server that is being restarted is back by then."""
 BASE: Final = 0.5
 """Seconds before the second time."""
 CAP: Final = 4.0

@@ -1,0 +1,89 @@
+"""The command line as real processes, one beside the other."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+_numbers = count(1)
+PATIENCE = 60.0
+"""Seconds a process may take for one line or its end: a hang shows as a failure with what was said before."""
+
+
+class Program:
+    """One process of `outlast`, its lines as they come, and what it wrote to standard error."""
+
+    def __init__(self, process: asyncio.subprocess.Process, errors: Path) -> None:
+        self.process = process
+        self.said = ""
+        self._errors = errors
+
+    @property
+    def errors(self) -> str:
+        """What it wrote to standard error so far."""
+        return self._errors.read_text(encoding="utf-8")
+
+    async def line(self) -> str:
+        """Return its next line; `""` at its end."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            line = (await self.process.stdout.readline()).decode()
+        self.said += line
+        return line
+
+    async def until(self, part: str) -> str:
+        """Return the first line from here on that holds `part`."""
+        while line := await self.line():
+            if part in line:
+                return line
+        raise AssertionError(f"{part!r} was never said, but:\n{self.said}\n{self.errors}")
+
+    async def end(self) -> int:
+        """Wait for its end, and return its exit code; `said` is then everything it said."""
+        while await self.line():
+            pass
+        async with asyncio.timeout(PATIENCE):
+            return await self.process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+
+@asynccontextmanager
+async def outlast(
+    folder: Path, *arguments: str, environ: Mapping[str, str] | None = None, **options: Any
+) -> AsyncIterator[Program]:
+    """Run `outlast` with these arguments in `folder`, and leave nothing of it behind."""
+    errors = folder / f"errors-{next(_numbers)}.txt"
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OUTLAST_")}
+    with errors.open("w") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "outlast", *arguments),
+            cwd=folder,
+            env={**inherited, "PYTHONPATH": str(ROOT), **(environ or {})},
+            **{"stdout": asyncio.subprocess.PIPE, "stderr": stderr, "limit": 2**24, **options},
+        )
+    program = Program(process, errors)
+    try:
+        yield program
+    finally:
+        if process.returncode is None:
+            process.kill()
+        if process.stdout is not None:
+            await process.stdout.read()
+        await process.wait()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
