@@ -72,7 +72,7 @@ def promises() -> Manifest:
 
 
 def test_promises_and_marks_agree() -> None:
-    found = [mark for path in tree.modules(tree.TESTS) for mark in marks(tree.syntax(path), tree.place(path))]
+    found = [mark for path in tree.proofs() for mark in marks(tree.syntax(path), tree.place(path))]
     complaints = drift(promises(), found)
     assert not complaints, "\n".join(complaints)
 

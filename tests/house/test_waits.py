@@ -39,7 +39,7 @@ def shortcuts(syntax: ast.AST) -> Iterator[str]:
 
 
 def test_tests_neither_sleep_nor_mock() -> None:
-    found = {tree.place(path): list(shortcuts(tree.syntax(path))) for path in tree.modules(tree.TESTS)}
+    found = {tree.place(path): list(shortcuts(tree.syntax(path))) for path in tree.proofs()}
     taken = [f"{place}, {what}" for place, each in found.items() for what in each if place not in SUBJECTS]
     needless = [f"{place}: no exception needed" for place in SUBJECTS if not found.get(place)]
     assert not taken + needless, "\n".join(taken + needless)

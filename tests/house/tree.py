@@ -19,6 +19,11 @@ def modules(folder: Path = SOURCE) -> list[Path]:
     return sorted(folder.rglob("*.py"))
 
 
+def proofs() -> list[Path]:
+    """List the files that hold tests: all of tests/, and the contract that is shipped for the stores of others."""
+    return [*modules(TESTS), *modules(SOURCE / "testing" / "contract")]
+
+
 def dotted(path: Path) -> str:
     """Name a source file as Python imports it; a package is named for its folder."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
