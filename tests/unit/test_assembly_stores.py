@@ -1,0 +1,45 @@
+"""From a URL to a store."""
+
+from pathlib import Path
+
+import pytest
+
+from outlast.assembly.stores import open_store
+from outlast.errors import SettingsError
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_relative_url_is_a_file_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("sqlite:///runs.db", durability="process")
+    await store.open()
+    await store.close()
+    assert (tmp_path / "runs.db").exists()
+
+
+async def test_an_absolute_url_is_that_file(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/runs.db", durability="power")
+    await store.open()
+    await store.close()
+    assert (tmp_path / "runs.db").exists()
+
+
+async def test_an_empty_url_is_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("sqlite://", durability="process")
+    await store.open()
+    assert await store.runs.now() > 0
+    await store.close()
+    assert not (tmp_path / "runs.db").exists()
+
+
+@pytest.mark.parametrize("url", ["", "runs.db", "sqlite:runs.db", "sqlite://host/x", "postgresql://h/d"])
+def test_any_other_url_is_refused_with_the_forms_there_are(url: str) -> None:
+    with pytest.raises(SettingsError, match="for a file here"):
+        open_store(url, durability="process")
+
+
+def test_a_url_without_a_file_is_told_where_the_name_should_be() -> None:
+    with pytest.raises(SettingsError, match="where the file's name should be"):
+        open_store("sqlite:///", durability="process")

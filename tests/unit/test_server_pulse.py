@@ -1,0 +1,72 @@
+"""The beat of a node's loop tells that it runs, and how late it is."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from outlast.server.pulse import BEAT_EVERY, Pulse
+from outlast.testing.clock import VirtualLoop
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return ("asyncio", {"loop_factory": VirtualLoop})
+
+
+class Dawdling(VirtualLoop):
+    """A loop whose clock can be moved as if a callback had blocked it."""
+
+    blocked = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.blocked
+
+
+async def test_it_beats_at_a_steady_pace() -> None:
+    beats: list[float] = []
+    pulse = Pulse()
+    beating = asyncio.create_task(pulse.run(beats.append))
+    await asyncio.sleep(BEAT_EVERY * 4.5)
+    beating.cancel()
+    assert beats == pytest.approx([BEAT_EVERY * number for number in range(1, 5)])
+    assert pulse.lag == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_loop_that_stood_still_is_as_late_as_it_stood() -> None:
+    loop = Dawdling()
+    pulse = Pulse()
+
+    async def block() -> None:
+        beating = asyncio.create_task(pulse.run(lambda _now: None))
+        await asyncio.sleep(BEAT_EVERY / 2)
+        loop.blocked = 7.0
+        await asyncio.sleep(0.01)
+        beating.cancel()
+
+    try:
+        loop.run_until_complete(block())
+    finally:
+        loop.close()
+    assert pulse.lag == pytest.approx(7.0 - BEAT_EVERY / 2, abs=0.02)
+
+
+def test_its_pace_is_kept_by_the_loops_clock_alone() -> None:
+    before = time.monotonic()
+    loop = VirtualLoop()
+
+    async def a_day() -> int:
+        beats: list[float] = []
+        beating = asyncio.create_task(Pulse().run(beats.append))
+        await asyncio.sleep(3600)
+        beating.cancel()
+        return len(beats)
+
+    try:
+        assert loop.run_until_complete(a_day()) in {7199, 7200}
+    finally:
+        loop.close()
+    assert time.monotonic() >= before

@@ -1,0 +1,70 @@
+"""What a worker is given."""
+
+import pytest
+
+from outlast.errors import InputInvalid
+from outlast.log.cursor import Cursor
+from outlast.log.event import Event
+from outlast.run import RecoveryBudget, Run
+from outlast.workers.base import ActiveRun
+
+pytestmark = pytest.mark.anyio
+
+
+class Page:
+    """An outlet that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    async def put(self, event: Event) -> int:
+        self.events.append(event)
+        return len(self.events)
+
+    async def durable(self, number: int) -> Cursor:
+        return Cursor(number, bytes(8))
+
+
+def active(page: Page | None = None, *, log: str = "l1", stopping: bool = False, **fields: object) -> ActiveRun:
+    row = {"owner": "o", "id": "r1", "worker": "w", "input": b'{"a":[1]}', "digest": b"", "log": log} | fields
+    return ActiveRun(Run(**row), page or Page(), stopping=lambda: stopping)  # type: ignore[arg-type]
+
+
+def test_input_and_metadata_are_as_the_caller_gave_them() -> None:
+    run = active(metadata=b'{"k":"v"}', thread="t1")
+    assert (run.id, run.thread, run.input, run.metadata) == ("r1", "t1", {"a": [1]}, {"k": "v"})
+
+
+def test_attempt_counts_controllers_and_epoch_is_the_claims() -> None:
+    assert active().attempt == 1
+    run = active(epoch=7, budget=RecoveryBudget(life=2, handoffs=3))
+    assert (run.attempt, run.epoch) == (6, 7)
+
+
+def test_the_idempotency_key_is_the_same_for_every_attempt_of_a_run_and_for_no_other_run() -> None:
+    assert active(epoch=1).idempotency_key == active(epoch=5).idempotency_key
+    assert active(log="l2").idempotency_key != active().idempotency_key
+    assert "l1" not in active().idempotency_key
+
+
+async def test_what_is_said_is_an_event_and_emitting_returns_its_cursor() -> None:
+    page = Page()
+    run = active(page)
+    await run.say({"x": 1})
+    assert await run.emit("text") == Cursor(2, bytes(8))
+    assert [(event.type, event.data) for event in page.events] == [("data", {"x": 1}), ("text", "text")]
+
+
+@pytest.mark.parametrize("said", [Event("run.completed", {}), 1.5])
+async def test_what_is_no_event_of_a_worker_is_refused_before_it_is_queued(said: Event) -> None:
+    page = Page()
+    with pytest.raises(InputInvalid):
+        await active(page).say(said)
+    with pytest.raises(InputInvalid):
+        await active(page).emit(said)
+    assert page.events == []
+
+
+def test_a_worker_can_see_that_it_is_being_stopped() -> None:
+    assert not active().stopping
+    assert active(stopping=True).stopping
