@@ -1,0 +1,195 @@
+"""Finding the runs that a node should look at: which are due, in what order, and when the next one will be."""
+
+import pytest
+
+from outlast.run import Cause, Completed, Run
+from outlast.stores.base import Store
+from outlast.testing.contract.bench import Contract, Workbench
+from outlast.testing.contract.scene import (
+    ANN,
+    CHAT,
+    MANY,
+    TTL,
+    A,
+    B,
+    drive,
+    join,
+    load,
+    start,
+    take,
+    unchanged,
+)
+
+
+class Finding(Contract):
+    """`RunStore.due`, and what makes a run due or keeps it from being so."""
+
+    # ---- due ----
+
+    async def test_only_runs_of_the_workers_asked_for_are_due(self, store: Store) -> None:
+        await start(store, "r1", worker="chat")
+        await start(store, "r2", worker="draw")
+        await start(store, "r3", worker="cook")
+        found = await store.runs.due({"chat", "draw"}, limit=MANY)
+        assert {run.id for run in found.runs} == {"r1", "r2"}
+        assert list((await store.runs.due([], limit=MANY)).runs) == []
+
+    async def test_a_settled_run_is_not_due(self, store: Store) -> None:
+        await join(store, A)
+        run = await drive(store)
+        await store.runs.settle(run, run.token, Completed())
+        await start(store, "r2")
+        await store.runs.stop(ANN, "r2", reason=None)
+        assert await _due(store) == []
+
+    async def test_a_run_is_due_when_its_holders_lease_has_run_out(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        await drive(store)
+        await bench.age(TTL - 5)
+        assert await _due(store) == []
+        await bench.age(6)
+        assert await _due(store) == ["r1"]
+
+    async def test_a_run_is_due_when_its_holder_has_left(self, store: Store) -> None:
+        await join(store, A)
+        await drive(store)
+        await store.runs.leave(A)
+        assert await _due(store) == ["r1"]
+
+    async def test_a_released_run_is_due_though_its_last_holder_lives(self, store: Store) -> None:
+        await join(store, A)
+        run = await drive(store)
+        await store.runs.release(run, run.token, Cause.STORE)
+        assert await _due(store) == ["r1"]
+
+    async def test_a_run_is_not_due_before_its_time(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        await _put_off(store, "r1", 60)
+        assert await _due(store) == []
+        await bench.age(50)
+        assert await _due(store) == []
+        await bench.age(20)
+        assert await _due(store) == ["r1"]
+
+    async def test_a_parked_run_is_due_at_the_time_it_wants_to_be_woken(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        now = await store.runs.now()
+        await bench.park(await _put_off(store, "r1", 1000), wake_at=now + 60)
+        await bench.park(await drive(store, "r2"), wake_at=None)
+        await bench.age(50)
+        assert await _due(store) == []
+        await bench.age(20)
+        assert await _due(store) == ["r1"]
+
+    async def test_a_run_with_a_stop_is_due_whatever_its_time(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        now = await store.runs.now()
+        run = await take(store, await start(store), A, not_before=now + 1000)
+        await store.runs.stop(ANN, "r1", reason=None)
+        await store.runs.refuse(run, retry_in=1000)
+        assert await _due(store) == []
+        await bench.age(TTL + 1)
+        assert await _due(store) == ["r1"]
+
+    # ---- cool-downs ----
+
+    async def test_a_refused_run_is_not_due_until_its_cool_down_is_over(self, store: Store, bench: Workbench) -> None:
+        run = await start(store)
+        await store.runs.refuse(run, retry_in=30)
+        assert await _due(store) == []
+        await bench.age(20)
+        assert await _due(store) == []
+        await bench.age(20)
+        assert await _due(store) == ["r1"]
+
+    async def test_each_refusal_spaces_the_next_try(self, store: Store, bench: Workbench) -> None:
+        run = await start(store)
+        await store.runs.refuse(run, retry_in=30)
+        await bench.age(40)
+        await store.runs.refuse(run, retry_in=30)
+        assert await _due(store) == []
+        await bench.age(40)
+        assert await _due(store) == ["r1"]
+
+    @pytest.mark.behaviour("B17")
+    async def test_a_refusal_leaves_the_row_as_it_is(self, store: Store, bench: Workbench) -> None:
+        run = await start(store)
+        await bench.age(10)
+        await store.runs.refuse(run, retry_in=30)
+        assert await load(store, run) == run
+
+    # ---- order and limit ----
+
+    async def test_the_longest_due_come_first_and_no_more_than_asked_for(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        for id, seconds in (("r30", 30), ("r10", 10), ("r40", 40), ("r20", 20)):
+            await _put_off(store, id, seconds)
+        await bench.age(100)
+        assert await _due(store) == ["r10", "r20", "r30", "r40"]
+        assert [run.id for run in (await store.runs.due([CHAT], limit=2)).runs] == ["r10", "r20"]
+
+    # ---- the next one ----
+
+    async def test_the_next_time_is_the_first_at_which_another_run_becomes_due(self, store: Store) -> None:
+        await join(store, A)
+        assert await _next_in(store) is None
+        await _put_off(store, "r1", 60)
+        assert await _next_in(store) == pytest.approx(60, abs=2)
+        await _put_off(store, "r2", 30)
+        assert await _next_in(store) == pytest.approx(30, abs=2)
+        await start(store, "r3")
+        assert await _next_in(store) == pytest.approx(30, abs=2)
+
+    async def test_the_next_time_counts_leases_that_run_out(self, store: Store) -> None:
+        await join(store, A)
+        run = await drive(store)
+        assert await _next_in(store) == pytest.approx(TTL, abs=2)
+        await store.runs.settle(run, run.token, Completed())
+        assert await _next_in(store) is None
+
+    async def test_the_next_time_counts_cool_downs_and_parked_runs(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        await store.runs.refuse(await start(store, "r1"), retry_in=60)
+        assert await _next_in(store) == pytest.approx(60, abs=2)
+        await bench.park(await drive(store, "r2"), wake_at=None)
+        assert await _next_in(store) == pytest.approx(60, abs=2)
+        await bench.park(await drive(store, "r3"), wake_at=await store.runs.now() + 30)
+        assert await _next_in(store) == pytest.approx(30, abs=2)
+
+    async def test_the_next_time_is_that_of_the_workers_asked_for(self, store: Store) -> None:
+        await store.runs.refuse(await start(store, "r1", worker="draw"), retry_in=60)
+        assert await _next_in(store) is None
+
+    # ---- looking ----
+
+    @pytest.mark.behaviour("B15")
+    async def test_looking_for_due_runs_writes_nothing(self, store: Store, bench: Workbench) -> None:
+        await join(store, A, B)
+        await drive(store, "r1")
+        await _put_off(store, "r2", 60)
+        await start(store, "r3")
+        await bench.age(TTL + 1)
+        async with unchanged(store):
+            await store.runs.due([CHAT], limit=MANY)
+            await store.runs.due([CHAT], limit=1)
+
+    async def test_due_runs_come_with_the_clock_at_that_moment(self, store: Store) -> None:
+        before = await store.runs.now()
+        found = await store.runs.due([CHAT], limit=MANY)
+        assert before <= found.now <= await store.runs.now()
+
+
+async def _due(store: Store) -> list[str]:
+    return [run.id for run in (await store.runs.due([CHAT], limit=MANY)).runs]
+
+
+async def _next_in(store: Store) -> float | None:
+    found = await store.runs.due([CHAT], limit=MANY)
+    return None if found.next_at is None else found.next_at - found.now
+
+
+async def _put_off(store: Store, id: str, seconds: float) -> Run:
+    """Let a run be free, and due in `seconds`; node A has joined."""
+    run = await take(store, await start(store, id), A, not_before=await store.runs.now() + seconds)
+    await store.runs.release(run, run.token, Cause.STORE)
+    return await load(store, run)

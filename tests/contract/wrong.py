@@ -1,0 +1,228 @@
+"""What a store can do wrong, a promise at a time: each takes the place of one method of a sound store.
+
+A method that is given here gets the sound store first, then what the method it replaces gets.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from outlast.errors import ClaimLost, HeadConflict, RunNotFound, StoreCorrupt
+from outlast.log.event import restore
+from outlast.run import Cause, Completed, RecoveryBudget, Status
+from outlast.stores.base import Charge, Due, Renewal, StopAnswer, Stopped, Store
+from outlast.testing.contract.scene import ANN, BOB, MANY, MANY_BYTES
+
+# ---- accepting, finding -------------------------------------------------------------------------
+
+
+async def start_anew(store: Store, new: Any) -> Any:
+    return replace(await store.runs.start(new), created=True)
+
+
+async def start_without_thread(store: Store, new: Any) -> Any:
+    return await store.runs.start(replace(new, thread=None))
+
+
+async def load_with_a_hint(store: Store, owner: str, id: str) -> Any:
+    try:
+        return await store.runs.load(owner, id)
+    except RunNotFound:
+        await store.runs.load(ANN, id)
+        raise RunNotFound("This run is another owner's.") from None
+
+
+async def list_of_everybody(store: Store, owner: str, **options: Any) -> Any:
+    return [run for each in (ANN, BOB) for run in await store.runs.list(each, **options)]
+
+
+async def list_oldest_first(store: Store, owner: str, **options: Any) -> Any:
+    return [*reversed(await store.runs.list(owner, **options))]
+
+
+async def due_in_reverse(store: Store, workers: Any, *, limit: int) -> Any:
+    found = await store.runs.due(workers, limit=limit)
+    return replace(found, runs=[*reversed(found.runs)])
+
+
+async def due_without_a_next_time(store: Store, workers: Any, *, limit: int) -> Any:
+    return replace(await store.runs.due(workers, limit=limit), next_at=None)
+
+
+async def due_and_marked(store: Store, workers: Any, *, limit: int) -> Due:
+    found = await store.runs.due(workers, limit=limit)
+    for run in found.runs:
+        await store.runs.refuse(run, retry_in=1)
+    return found
+
+
+async def due_while_held(store: Store, workers: Any, *, limit: int) -> Any:
+    found = await store.runs.due(workers, limit=limit)
+    listed = await store.runs.list(ANN, status=Status.ACTIVE, before=None, limit=limit)
+    return replace(found, runs=[*found.runs, *(run for run in listed if run.holder)])
+
+
+async def refuse_in_the_row(store: Store, run: Any, *, retry_in: float) -> None:
+    await store.runs.stop(run.owner, run.id, reason=None)
+
+
+# ---- claiming, holding --------------------------------------------------------------------------
+
+
+async def claim_whatever_it_is_now(store: Store, run: Any, claim: Any) -> Any:
+    now = (await store.runs.load(run.owner, run.id)).run
+    if now.holder:
+        await store.runs.release(now, now.token, Cause.STORE)
+    return await store.runs.claim((await store.runs.load(run.owner, run.id)).run, claim)
+
+
+async def claim_and_keep_the_cause(store: Store, run: Any, claim: Any) -> Any:
+    return replace(await store.runs.claim(run, claim), cause=run.cause)
+
+
+async def claim_for_nothing(store: Store, run: Any, claim: Any) -> Any:
+    return await store.runs.claim(run, replace(claim, budget=RecoveryBudget()))
+
+
+async def claim_once(store: Store, run: Any, claim: Any) -> Any:
+    if (await store.runs.load(run.owner, run.id)).run.epoch != run.epoch:
+        raise ClaimLost("The epoch moved.")
+    return await store.runs.claim(run, claim)
+
+
+async def charge_twice(store: Store, run: Any, token: Any, *, number: int, limit: int) -> Any:
+    used = (await store.runs.load(run.owner, run.id)).run.budget.calls
+    return await store.runs.charge(run, token, number=used + 1, limit=limit)
+
+
+async def charge_always(store: Store, run: Any, token: Any, *, number: int, limit: int) -> Any:
+    return Charge.GRANTED
+
+
+async def release_as_crashed(store: Store, run: Any, token: Any, cause: Cause) -> None:
+    await store.runs.release(run, token, Cause.CRASH)
+
+
+# ---- settling, stopping, the outbox -------------------------------------------------------------
+
+
+async def settle_as_completed(store: Store, run: Any, token: Any, outcome: Any) -> Any:
+    return await store.runs.settle(run, token, Completed())
+
+
+async def settle_without_abort(store: Store, run: Any, token: Any, outcome: Any) -> Any:
+    settled = await store.runs.settle(run, token, outcome)
+    for abort in await store.runs.take_aborts([run.worker], hold=1, limit=MANY):
+        await store.runs.finish_abort(abort)
+    return settled
+
+
+async def settle_with_any_token(store: Store, run: Any, token: Any, outcome: Any) -> Any:
+    now = (await store.runs.load(run.owner, run.id)).run
+    return await store.runs.settle(now, now.token, outcome)
+
+
+async def stop_what_is_known(store: Store, owner: str, id: str, *, reason: str | None) -> Any:
+    try:
+        await store.runs.load(owner, id)
+    except RunNotFound:
+        return Stopped(answer=StopAnswer.ACCEPTED, run=None)
+    return await store.runs.stop(owner, id, reason=reason)
+
+
+async def stop_and_say_accepted(store: Store, owner: str, id: str, *, reason: str | None) -> Any:
+    return replace(await store.runs.stop(owner, id, reason=reason), answer=StopAnswer.ACCEPTED)
+
+
+async def stops_of_nobody(store: Store, node: str) -> Any:
+    return []
+
+
+async def take_and_show(store: Store, workers: Any, *, hold: float, limit: int) -> Any:
+    return await store.runs.take_aborts(workers, hold=0, limit=limit)
+
+
+async def take_without_tries(store: Store, workers: Any, *, hold: float, limit: int) -> Any:
+    return [replace(abort, tries=0) for abort in await store.runs.take_aborts(workers, hold=hold, limit=limit)]
+
+
+async def nothing(store: Store, *given: Any, **options: Any) -> None:
+    pass
+
+
+# ---- logs ---------------------------------------------------------------------------------------
+
+
+async def append_with_any_token(store: Store, log: str, token: Any, previous: Any, events: Any) -> Any:
+    for run in await store.runs.list(ANN, status=None, before=None, limit=MANY):
+        token = run.token if run.log == log else token
+    return await store.logs.append(log, token, previous, events)
+
+
+async def append_with_plain_line_ends(store: Store, log: str, token: Any, previous: Any, events: Any) -> Any:
+    tidy = [restore(each.type, each.payload.replace(b"\r", b""), each.content_type) for each in events]
+    return await store.logs.append(log, token, previous, tidy)
+
+
+async def append_in_spite(store: Store, log: str, token: Any, previous: Any, events: Any) -> Any:
+    try:
+        return await store.logs.append(log, token, previous, events)
+    except HeadConflict:
+        await store.logs.append(log, token, (await store.logs.head(log)).cursor, events)
+        raise
+
+
+async def append_once(store: Store, log: str, token: Any, previous: Any, events: Any) -> Any:
+    if (await store.logs.head(log)).cursor != previous:
+        raise HeadConflict("The head is elsewhere.")
+    return await store.logs.append(log, token, previous, events)
+
+
+async def read_on(store: Store, log: str, **options: Any) -> Any:
+    try:
+        return await store.logs.read(log, **options)
+    except StoreCorrupt:
+        return []
+
+
+async def read_all(store: Store, log: str, *, after: int, **options: Any) -> Any:
+    return await store.logs.read(log, after=after, limit=MANY, max_bytes=MANY_BYTES)
+
+
+# ---- nodes, waiting -----------------------------------------------------------------------------
+
+
+class Idle:
+    """A renewer that renews nothing."""
+
+    def renew(self, *, stalled: bool) -> Renewal:
+        return Renewal(until=0.0, held={})
+
+    def close(self) -> None:
+        pass
+
+
+class Deaf:
+    """A subscription that nothing wakes."""
+
+    async def wait(self, timeout: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.Event().wait()
+
+    def close(self) -> None:
+        pass
+
+
+async def nodes_that_live(store: Store) -> Any:
+    now = await store.runs.now()
+    return [node for node in await store.runs.nodes() if node.until > now]
+
+
+async def now_in_reverse(store: Store) -> float:
+    return await store.runs.now() - next(_ticks)
+
+
+_ticks = count()
