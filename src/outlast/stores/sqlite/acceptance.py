@@ -1,0 +1,102 @@
+"""Accepting runs, and finding them again."""
+
+import math
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from outlast.errors import IdConflict, ThreadBusy
+from outlast.log.cursor import origin
+from outlast.run import Cancelled, Run, Status, terminal
+from outlast.stores.base import EARLY_STOP_TTL, Loaded, NewRun, Started
+from outlast.stores.sqlite import events
+from outlast.stores.sqlite.rows import find, outcome_columns, read, require, run_of
+from outlast.stores.sqlite.statement import load as load_statement
+from outlast.stores.sqlite.transaction import Query, Transaction
+
+INSERT_RUN = load_statement("insert_run")
+OPEN_LOG = load_statement("open_log")
+LIST_RUNS = load_statement("list_runs")
+LIST_RUNS_OF_STATUS = load_statement("list_runs_of_status")
+
+LAST_NUMBER: Final = 2**63 - 1
+
+
+def start(transaction: Transaction, new: NewRun) -> Started:
+    """Accept a run, or find it accepted."""
+    known = find(transaction, new.owner, new.id)
+    if known is not None:
+        if known["digest"] != new.digest:
+            raise IdConflict("This id already names a run with another worker, thread or input.")
+        return Started(run=run_of(known, now=transaction.now), created=False)
+    if new.thread is not None:
+        _check_thread(transaction, new.owner, new.thread)
+    number = _insert(transaction, new, _early_stop(transaction, new))
+    transaction.stir()
+    return Started(run=read(transaction, number), created=True)
+
+
+def load(query: Query, owner: str, id: str) -> Loaded:
+    """Return a run and the time it was read."""
+    return Loaded(run=run_of(require(query, owner, id), now=query.now), now=query.now)
+
+
+def list_runs(query: Query, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
+    """Return a page of the owner's runs."""
+    last = None if before is None else require(query, owner, before)
+    rows = query.execute(
+        LIST_RUNS if status is None else LIST_RUNS_OF_STATUS,
+        {
+            "owner": owner,
+            "status": status,
+            "created_at": math.inf if last is None else last["created_at"],
+            "number": LAST_NUMBER if last is None else last["number"],
+            "limit": limit,
+        },
+    ).fetchall()
+    return [run_of(row, now=query.now) for row in rows]
+
+
+def _check_thread(transaction: Transaction, owner: str, thread: str) -> None:
+    live = transaction.execute(
+        "SELECT id FROM runs WHERE owner = ? AND thread = ? AND settled_at IS NULL", (owner, thread)
+    ).fetchone()
+    if live is not None:
+        raise ThreadBusy("This thread has a run that is not settled yet.", live=live["id"])
+
+
+def _early_stop(transaction: Transaction, new: NewRun) -> sqlite3.Row | None:
+    """Return the stop that came before this run, if there is one that counts; it is forgotten either way."""
+    stop: sqlite3.Row | None = transaction.execute(
+        "DELETE FROM early_stops WHERE owner = ? AND id = ? RETURNING at, reason", (new.owner, new.id)
+    ).fetchone()
+    return stop if stop is not None and stop["at"] > transaction.now - EARLY_STOP_TTL else None
+
+
+def _insert(transaction: Transaction, new: NewRun, stop: sqlite3.Row | None) -> int:
+    outcome = None if stop is None else Cancelled(reason=stop["reason"])
+    number = transaction.execute(
+        INSERT_RUN,
+        {
+            "owner": new.owner,
+            "id": new.id,
+            "log": new.log,
+            "worker": new.worker,
+            "thread": new.thread,
+            "digest": new.digest,
+            "status": Status.QUEUED if outcome is None else Status.CANCELLED,
+            "stop_at": None if stop is None else stop["at"],
+            "stop_reason": None if stop is None else stop["reason"],
+            "outcome": None if outcome is None else outcome_columns(outcome)[0],
+            "now": transaction.now,
+        },
+    ).lastrowid
+    assert number is not None
+    transaction.execute("INSERT INTO inputs VALUES (?, ?, ?)", (number, new.input, new.metadata))
+    transaction.size += len(new.input) + len(new.metadata)
+    transaction.execute(
+        OPEN_LOG, {"number": number, "id": new.log, "chain": origin(new.log).chain, "now": transaction.now}
+    )
+    if outcome is not None:
+        events.seal(transaction, events.find(transaction, new.log), terminal(outcome), epoch=0, claim=None)
+    return number

@@ -1,0 +1,120 @@
+"""Who may drive a run: what is due, the claim, the charge before each call, letting go."""
+
+import json
+import sqlite3
+from collections.abc import Collection
+
+from outlast.errors import ClaimLost, Fenced
+from outlast.run import Cause, Run, Token
+from outlast.stores.base import Charge, Due, NewClaim
+from outlast.stores.sqlite.rows import causes_column, require, run_of
+from outlast.stores.sqlite.statement import load
+from outlast.stores.sqlite.transaction import Query, Transaction
+
+CLAIM_RUN = load("claim_run")
+FIND_DUE = load("find_due")
+FIND_NEXT_DUE = load("find_next_due")
+REFUSE_RUN = load("refuse_run")
+RELEASE_RUN = load("release_run")
+
+
+def due(query: Query, workers: Collection[str], *, limit: int) -> Due:
+    """Return due runs, and when the next one is; a full page is to be followed by another at once."""
+    asked = {"workers": json.dumps(sorted(workers)), "now": query.now, "limit": limit}
+    runs = [run_of(row, now=query.now) for row in query.execute(FIND_DUE, asked).fetchall()]
+    next_at = query.now if len(runs) >= limit else query.execute(FIND_NEXT_DUE, asked).fetchone()["at"]
+    return Due(runs=runs, now=query.now, next_at=next_at)
+
+
+def claim(transaction: Transaction, run: Run, claim: NewClaim) -> Run:
+    """Claim a run as it was read."""
+    budget = claim.budget
+    claimed = transaction.execute(
+        CLAIM_RUN,
+        {
+            "owner": run.owner,
+            "id": run.id,
+            "epoch": run.epoch,
+            "claim": claim.claim,
+            "node": claim.node,
+            "takeovers": budget.takeovers,
+            "last_takeover_at": budget.last_takeover_at,
+            "causes": causes_column(budget.causes),
+            "life": budget.life,
+            "handoffs": budget.handoffs,
+            "calls": budget.calls,
+            "waits": budget.waits,
+            "not_before": claim.not_before,
+            "now": transaction.now,
+        },
+    ).fetchone()
+    if claimed is not None:
+        transaction.execute("DELETE FROM refusals WHERE run = ?", (claimed["number"],))
+    row = require(transaction, run.owner, run.id)
+    if claimed is None and not is_own(row, Token(epoch=run.epoch + 1, claim=claim.claim)):
+        raise ClaimLost("The run changed between reading and claiming it, or may not be claimed now.")
+    return run_of(row, now=transaction.now)
+
+
+def charge(transaction: Transaction, run: Run, token: Token, *, number: int, limit: int) -> Charge:
+    """Count a worker call before it is made."""
+    row = require_held(transaction, run, token)
+    used: int = run_of(row, now=transaction.now).budget.calls
+    if row["stop_at"] is not None:
+        return Charge.STOPPED
+    if number > limit:
+        return Charge.SPENT
+    if number == used + 1:
+        transaction.execute(
+            "UPDATE runs SET calls = ?, updated_at = ? WHERE number = ?", (number, transaction.now, row["number"])
+        )
+    elif number != used:
+        raise ValueError(f"call {number} cannot follow call {used}")
+    return Charge.GRANTED
+
+
+def release(transaction: Transaction, run: Run, token: Token, cause: Cause) -> None:
+    """Give a run up, unless this claim has let go of it already."""
+    row = require(transaction, run.owner, run.id)
+    check_token(row, token)
+    if row["holder"] is not None:
+        transaction.execute(RELEASE_RUN, {"number": row["number"], "cause": cause, "now": transaction.now})
+        transaction.stir()
+
+
+def refuse(transaction: Transaction, run: Run, *, retry_in: float) -> None:
+    """Note a refusal of the run as it was read; once it was claimed the refusal is about the past."""
+    require(transaction, run.owner, run.id)
+    transaction.execute(
+        REFUSE_RUN,
+        {
+            "owner": run.owner,
+            "id": run.id,
+            "epoch": run.epoch,
+            "now": transaction.now,
+            "until": transaction.now + retry_in,
+        },
+    )
+
+
+# ---- proof --------------------------------------------------------------------------------------
+
+
+def is_own(row: sqlite3.Row, token: Token) -> bool:
+    """Say whether `token` is the newest claim on the run that `row` is."""
+    return bool(row["epoch"] == token.epoch and row["claim"] == token.claim)
+
+
+def check_token(row: sqlite3.Row, token: Token) -> None:
+    """Raise `Fenced` unless `token` is the newest claim on the run that `row` is."""
+    if not is_own(row, token):
+        raise Fenced("Another claim decides about this run.")
+
+
+def require_held(query: Query, run: Run, token: Token) -> sqlite3.Row:
+    """Return the row of an unsettled run whose newest claim is `token`. Raises `Fenced`, `RunNotFound`."""
+    row = require(query, run.owner, run.id)
+    check_token(row, token)
+    if row["settled_at"] is not None:
+        raise Fenced("The run has its outcome.")
+    return row

@@ -1,0 +1,178 @@
+"""A log's events: appended behind its head by whom its fence lets in, sealed with the terminal, read with its chain."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
+
+from outlast.errors import Fenced, HeadConflict, RunNotFound, StoreCorrupt
+from outlast.log.cursor import Cursor, advance, origin
+from outlast.log.event import Event, StoredEvent, restore
+from outlast.log.limits import Usage
+from outlast.run import Token
+from outlast.stores.base import Head
+from outlast.stores.sqlite.statement import load
+from outlast.stores.sqlite.transaction import Query, Transaction
+
+EXTEND_LOG = load("extend_log")
+FENCE_LOG = load("fence_log")
+INSERT_EVENT = load("insert_event")
+READ_EVENTS = load("read_events")
+SEAL_LOG = load("seal_log")
+
+PLACE_BITS: Final = 32
+"""`events.place` is the log's number shifted by this, plus the seq."""
+SEQ_LIMIT: Final = 1 << PLACE_BITS
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def fence(transaction: Transaction, log: str, token: Token) -> None:
+    """Let nothing older than `token` in any more."""
+    row = find(transaction, log)
+    check_fence(row, token)
+    transaction.execute(FENCE_LOG, {"number": row["number"], "epoch": token.epoch, "claim": token.claim})
+
+
+def append(
+    transaction: Transaction,
+    log: str,
+    token: Token,
+    previous: Cursor,
+    *,
+    number: int | None,
+    events: Sequence[tuple[Cursor, Event]],
+    size: int,
+) -> tuple[Cursor, int]:
+    """Write `events`, each with its cursor, behind `previous`; return the new head, and the log's number.
+
+    `number` is what an earlier append returned, `size` the payload in bytes. A number that has become another log's
+    does no harm: the chain, which begins with the log's identity, is compared with it.
+    """
+    if number is None:
+        number = int(find(transaction, log)["number"])
+    head = events[-1][0] if events else previous
+    epoch, now = token.epoch, transaction.now
+    extended = transaction.execute(
+        EXTEND_LOG, (epoch, token.claim, head.seq, head.chain, size, now, number, previous.seq, previous.chain)
+    )
+    if not extended.rowcount:
+        return _answer_again(transaction, log, token, head), number
+    base = number << PLACE_BITS
+    transaction.executemany(
+        INSERT_EVENT,
+        [
+            (base + cursor.seq, cursor.chain, event.type, event.content_type, epoch, now, event.payload)
+            for cursor, event in events
+        ],
+    )
+    transaction.grown[log] = head.seq
+    transaction.size += size
+    return head, number
+
+
+def seal(transaction: Transaction, row: sqlite3.Row, event: Event, *, epoch: int, claim: str | None) -> None:
+    """Write the terminal `event` behind the head of the log that `row` is, and let nothing follow it."""
+    cursor = advance(Cursor(row["seq"], row["chain"]), event)
+    place = (row["number"] << PLACE_BITS) + cursor.seq
+    transaction.execute(
+        INSERT_EVENT,
+        (place, cursor.chain, event.type, event.content_type, epoch, transaction.now, event.payload),
+    )
+    transaction.execute(
+        SEAL_LOG,
+        {
+            "number": row["number"],
+            "seq": cursor.seq,
+            "chain": cursor.chain,
+            "bytes": len(event.payload),
+            "epoch": epoch,
+            "claim": claim,
+            "now": transaction.now,
+        },
+    )
+    transaction.grown[row["id"]] = cursor.seq
+
+
+def check_fence(row: sqlite3.Row, token: Token) -> None:
+    """Raise `Fenced` unless the log that `row` is lets `token` in."""
+    fence = Token(epoch=row["fence_epoch"], claim=row["fence_claim"])
+    if token.epoch < fence.epoch or (token.epoch == fence.epoch and token != fence):
+        raise Fenced("The log was told of another claim.")
+
+
+def _answer_again(transaction: Transaction, log: str, token: Token, head: Cursor) -> Cursor:
+    """Say why an append found nothing to extend; one that has been written already is answered as it was."""
+    row = find(transaction, log)
+    check_fence(row, token)
+    if row["sealed"]:
+        raise Fenced("The log is sealed: nothing follows its terminal event.")
+    if head.chain is None or chain_at(transaction, log, head.seq) != head.chain:
+        raise HeadConflict("The append does not go on from the log's head.")
+    return head
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def find(query: Query, log: str) -> sqlite3.Row:
+    """Return the row of a log. Raises `RunNotFound`."""
+    row: sqlite3.Row | None = query.execute("SELECT * FROM logs WHERE id = ?", (log,)).fetchone()
+    if row is None:
+        raise RunNotFound("There is no such log.")
+    return row
+
+
+def head(query: Query, log: str) -> Head:
+    """Return where a log stands."""
+    row = find(query, log)
+    return Head(
+        cursor=Cursor(row["seq"], row["chain"]),
+        first=row["first"],
+        usage=Usage(events=row["seq"] - row["first"] + 1, bytes=row["bytes"], opened_at=row["opened_at"]),
+        sealed=bool(row["sealed"]),
+    )
+
+
+def chain_at(query: Query, log: str, seq: int) -> bytes | None:
+    """Return the chain stored with one event, None when it is not stored."""
+    if not 0 < seq < SEQ_LIMIT:
+        return None
+    row = query.execute(
+        "SELECT chain FROM events WHERE place = (SELECT number << ? FROM logs WHERE id = ?) + ?",
+        (PLACE_BITS, log, seq),
+    ).fetchone()
+    return None if row is None else bytes(row["chain"])
+
+
+def read(query: Query, log: str, *, after: int, limit: int, max_bytes: int) -> Sequence[StoredEvent]:
+    """Return a page of events up to the head that was read first, each checked against its predecessor."""
+    row = find(query, log)
+    after = max(after, 0)
+    last = min(row["seq"], after + limit)
+    if after >= last:
+        return []
+    previous = Cursor(after, chain_at(query, log, after)) if after else origin(log)
+    base = row["number"] << PLACE_BITS
+    stored: list[StoredEvent] = []
+    size = 0
+    # Closed whatever happens: an open statement keeps its snapshot, and with it the WAL from beginning again.
+    with closing(query.execute(READ_EVENTS, {"after": base + after, "last": base + last})) as rows:
+        for each in rows:
+            found = _stored(each, previous)
+            stored.append(found)
+            previous = found.cursor
+            size += len(found.event.payload)
+            if size >= max_bytes:
+                return stored
+    if previous.seq < last:
+        raise StoreCorrupt("Events at the end of a log are missing.")
+    return stored
+
+
+def _stored(row: sqlite3.Row, previous: Cursor) -> StoredEvent:
+    seq, chain, type, content_type, epoch, time, data = row
+    event = restore(type, data, content_type)
+    if previous.chain is None or (cursor := advance(previous, event)) != Cursor(seq, chain):
+        raise StoreCorrupt("An event of a log is missing, or is not the one that was written.")
+    return StoredEvent(cursor=cursor, event=event, epoch=epoch, time=time)

@@ -1,0 +1,72 @@
+"""Nodes and their leases, as rows: written at joining, ended when the node is provably dead, cleared away at last."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from outlast.stores.base import Node
+from outlast.stores.sqlite.statement import load
+from outlast.stores.sqlite.transaction import Query, Transaction
+
+WRITE_LEASE = load("write_lease")
+
+LONG_AGO: Final = 3600.0
+"""Seconds after which the row of an ended lease is cleared away: until then it may tell why its runs were left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """Other nodes that a burial is about: with live leases, on this boot or on an earlier one, and those long gone."""
+
+    live: Sequence[str]
+    unbooted: Sequence[str]
+    gone: Sequence[str]
+
+
+def join(transaction: Transaction, node: str, *, ttl: float, boot_id: str) -> None:
+    """Write the node's first lease."""
+    write_lease(transaction, node, until=transaction.now + ttl, boot_id=boot_id)
+
+
+def write_lease(query: Query, node: str, *, until: float, boot_id: str, stalled: bool = False) -> None:
+    """Write the node's lease, whatever was there before."""
+    query.execute(WRITE_LEASE, {"node": node, "boot_id": boot_id, "until": until, "stalled": stalled, "now": query.now})
+
+
+def leave(transaction: Transaction, node: str) -> None:
+    """Delete the node's lease."""
+    if transaction.execute("DELETE FROM nodes WHERE id = ?", (node,)).rowcount:
+        transaction.stir()
+
+
+def others(query: Query, node: str, *, boot_id: str) -> Others:
+    """Return the nodes that `node` may bury or clear away, if there is proof."""
+    rows = query.execute("SELECT id, boot_id, until FROM nodes WHERE id <> ?", (node,)).fetchall()
+    live = [row for row in rows if row["until"] > query.now]
+    return Others(
+        live=[row["id"] for row in live if row["boot_id"] == boot_id],
+        unbooted=[row["id"] for row in live if row["boot_id"] != boot_id],
+        gone=[row["id"] for row in rows if row["until"] <= query.now - LONG_AGO],
+    )
+
+
+def bury(transaction: Transaction, dead: Collection[str], gone: Collection[str]) -> Sequence[str]:
+    """End the leases of the `dead` and return those that were live; delete the rows of the long `gone`."""
+    ended = [
+        node
+        for node in dead
+        if transaction.execute(
+            "UPDATE nodes SET until = :now WHERE id = :node AND until > :now", {"node": node, "now": transaction.now}
+        ).rowcount
+    ]
+    for node in gone:
+        transaction.execute("DELETE FROM nodes WHERE id = ? AND until <= ?", (node, transaction.now - LONG_AGO))
+    if ended:
+        transaction.stir()
+    return ended
+
+
+def everyone(query: Query) -> Sequence[Node]:
+    """Return every node that has a lease, live or not."""
+    rows = query.execute("SELECT id, until, stalled FROM nodes ORDER BY id")
+    return [Node(id=row["id"], until=row["until"], stalled=bool(row["stalled"])) for row in rows]

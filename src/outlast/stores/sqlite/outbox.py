@@ -1,0 +1,40 @@
+"""The outbox: workers that are to be told that a run is over."""
+
+import json
+from collections.abc import Collection, Sequence
+
+from outlast.stores.base import Abort
+from outlast.stores.sqlite.rows import read
+from outlast.stores.sqlite.statement import load
+from outlast.stores.sqlite.transaction import Query, Transaction
+
+FIND_ABORT = load("find_abort")
+TAKE_ABORTS = load("take_aborts")
+
+
+def is_due(query: Query, workers: Collection[str]) -> bool:
+    """Say whether there is anything to take, so that looking for it needs no write."""
+    asked = {"workers": json.dumps(sorted(workers)), "now": query.now}
+    return query.execute(FIND_ABORT, asked).fetchone() is not None
+
+
+def take(transaction: Transaction, workers: Collection[str], *, hold: float, limit: int) -> Sequence[Abort]:
+    """Return due rows and hide them from everybody for `hold` seconds."""
+    asked = {
+        "workers": json.dumps(sorted(workers)),
+        "now": transaction.now,
+        "until": transaction.now + hold,
+        "limit": limit,
+    }
+    taken = transaction.execute(TAKE_ABORTS, asked).fetchall()
+    return [Abort(id=row["id"], run=read(transaction, row["run"]), tries=row["tries"]) for row in taken]
+
+
+def delay(transaction: Transaction, abort: Abort, *, retry_in: float) -> None:
+    """Let a row be due again later."""
+    transaction.execute("UPDATE outbox SET due_at = ? WHERE id = ?", (transaction.now + retry_in, abort.id))
+
+
+def finish(transaction: Transaction, abort: Abort) -> None:
+    """Delete a row."""
+    transaction.execute("DELETE FROM outbox WHERE id = ?", (abort.id,))

@@ -1,0 +1,159 @@
+"""Rows of the file as the values of the house, and back.
+
+Rules:
+1. The window of the recovery budget that cannot be read is a fresh one: at worst a run is tried a few times more.
+   What is counted for life is never guessed: a number that cannot be read is `StoreCorrupt` (B12).
+2. A run whose holder gave its lease up as stalled was left for that cause, unless its row names another.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from outlast import lease
+from outlast.errors import RunNotFound, StoreCorrupt
+from outlast.run import (
+    Cancelled,
+    Cause,
+    Completed,
+    Failed,
+    FailureCode,
+    Limit,
+    Outcome,
+    RecoveryBudget,
+    Run,
+    Status,
+    StopIntent,
+    describe,
+)
+from outlast.stores.sqlite.transaction import Query
+
+# ---- finding ------------------------------------------------------------------------------------
+
+
+def find(query: Query, owner: str, id: str) -> sqlite3.Row | None:
+    """Return the row of one run, None when this owner has no such run."""
+    row: sqlite3.Row | None = query.execute("SELECT * FROM run_rows WHERE owner = ? AND id = ?", (owner, id)).fetchone()
+    return row
+
+
+def require(query: Query, owner: str, id: str) -> sqlite3.Row:
+    """Return the row of one run. Raises `RunNotFound`."""
+    row = find(query, owner, id)
+    if row is None:
+        raise RunNotFound("There is no such run.")
+    return row
+
+
+def read(query: Query, number: int) -> Run:
+    """Return the run that has this number."""
+    row = query.execute("SELECT * FROM run_rows WHERE number = ?", (number,)).fetchone()
+    return run_of(row, now=query.now)
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def run_of(row: sqlite3.Row, *, now: float) -> Run:
+    """Return the run that `row` is, at the store's time `now`. Raises `StoreCorrupt`."""
+    try:
+        return Run(
+            owner=row["owner"],
+            id=row["id"],
+            log=row["log"],
+            worker=row["worker"],
+            input=row["input"],
+            digest=row["digest"],
+            status=Status(row["status"]),
+            thread=row["thread"],
+            metadata=row["metadata"],
+            epoch=_count(row, "epoch"),
+            claim=row["claim"],
+            holder=row["holder"],
+            lease_until=row["lease_until"],
+            cause=_cause(row, now=now),
+            budget=_budget(row),
+            not_before=row["not_before"],
+            wake_at=row["wake_at"],
+            stop=None if row["stop_at"] is None else StopIntent(at=row["stop_at"], reason=row["stop_reason"]),
+            outcome=_outcome(row),
+            created_at=row["created_at"],
+            updated_at=row["updated_at"],
+            settled_at=row["settled_at"],
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreCorrupt("The row of a run cannot be read.") from error
+
+
+def _cause(row: sqlite3.Row, *, now: float) -> Cause | None:
+    if row["cause"] is not None:
+        return Cause(row["cause"])
+    return Cause.STALL if row["stalled"] and not lease.is_live(row["lease_until"], now=now) else None
+
+
+def _budget(row: sqlite3.Row) -> RecoveryBudget:
+    takeovers, last_takeover_at, causes = row["takeovers"], row["last_takeover_at"], _causes(row["causes"])
+    readable = isinstance(takeovers, int) and takeovers >= 0 and isinstance(last_takeover_at, float)
+    if not readable or causes is None:
+        takeovers, last_takeover_at = 0, None
+    return RecoveryBudget(
+        takeovers=takeovers,
+        last_takeover_at=last_takeover_at,
+        life=_count(row, "life"),
+        handoffs=_count(row, "handoffs"),
+        calls=_count(row, "calls"),
+        waits=_count(row, "waits"),
+        causes=causes or (),
+    )
+
+
+def _causes(text: object) -> tuple[Cause, ...] | None:
+    try:
+        return tuple(Cause(name) for name in json.loads(text)) if isinstance(text, str) else None
+    except (ValueError, TypeError):
+        return None
+
+
+def _count(row: sqlite3.Row, column: str) -> int:
+    count = row[column]
+    if not isinstance(count, int) or count < 0:
+        raise StoreCorrupt(f"The counter {column!r} of a run cannot be read, and is not guessed.")
+    return count
+
+
+def _outcome(row: sqlite3.Row) -> Outcome | None:
+    if row["outcome"] is None:
+        return None
+    said: dict[str, Any] = json.loads(row["outcome"])
+    match Status(row["status"]):
+        case Status.COMPLETED:
+            return Completed(result=row["result"])
+        case Status.CANCELLED:
+            return Cancelled(reason=said["reason"])
+        case _:
+            return Failed(
+                code=FailureCode(said["code"]),
+                message=said["message"],
+                limit=Limit(said["limit"]) if "limit" in said else None,
+                causes=tuple(Cause(name) for name in said.get("causes", ())),
+            )
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def causes_column(causes: Sequence[Cause]) -> str:
+    """Return causes as they are stored."""
+    return json.dumps([cause.value for cause in causes])
+
+
+def outcome_columns(outcome: Outcome) -> tuple[str, bytes | None]:
+    """Return the columns `outcome`, as JSON that needs nothing but ASCII, and `result`."""
+    match outcome:
+        case Completed(result=result):
+            return "{}", result
+        case Failed():
+            return json.dumps(describe(outcome)), None
+        case Cancelled(reason=reason):
+            return json.dumps({"reason": reason}), None

@@ -1,0 +1,127 @@
+"""The port of the runs: every method one operation of the engine, whose work is done in the rooms beside this one."""
+
+import secrets
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+
+from outlast.run import Cause, Outcome, Run, Status, Token
+from outlast.stores.base import Abort, Charge, Due, Loaded, NewClaim, NewRun, Node, Started, Stopped
+from outlast.stores.sqlite import acceptance, claims, nodes, outbox, outcomes
+from outlast.stores.sqlite.bell import Bells, Subscription
+from outlast.stores.sqlite.engine import Engine
+from outlast.stores.sqlite.locks import NodeLocks
+
+
+class SQLiteRuns:
+    """`RunStore` over one engine. In memory there are no `locks`: nobody else could be proved dead."""
+
+    def __init__(self, engine: Engine, bells: Bells, locks: NodeLocks | None) -> None:
+        self._engine = engine
+        self._bells = bells
+        self._locks = locks
+
+    async def now(self) -> float:
+        return self._engine.ground.clock.now()
+
+    # ---- accepting and reading --------------------------------------------------------------
+
+    async def start(self, new: NewRun) -> Started:
+        return await self._engine.write(lambda transaction: acceptance.start(transaction, new))
+
+    async def load(self, owner: str, id: str) -> Loaded:
+        return await self._engine.read(lambda query: acceptance.load(query, owner, id))
+
+    async def list(self, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
+        return await self._engine.read(
+            lambda query: acceptance.list_runs(query, owner, status=status, before=before, limit=limit)
+        )
+
+    async def due(self, workers: Collection[str], *, limit: int) -> Due:
+        return await self._engine.read(lambda query: claims.due(query, workers, limit=limit))
+
+    # ---- claiming, settling -----------------------------------------------------------------
+
+    async def claim(self, run: Run, claim: NewClaim) -> Run:
+        return await self._engine.write(lambda transaction: claims.claim(transaction, run, claim))
+
+    async def settle(self, run: Run, token: Token, outcome: Outcome) -> Run:
+        return await self._engine.write(lambda transaction: outcomes.settle(transaction, run, token, outcome))
+
+    async def settle_unheld(self, run: Run, outcome: Outcome, *, claim: str) -> Run:
+        return await self._engine.write(
+            lambda transaction: outcomes.settle_unheld(transaction, run, outcome, claim=claim)
+        )
+
+    async def release(self, run: Run, token: Token, cause: Cause) -> None:
+        await self._engine.write(lambda transaction: claims.release(transaction, run, token, cause))
+
+    async def charge(self, run: Run, token: Token, *, number: int, limit: int) -> Charge:
+        return await self._engine.write(
+            lambda transaction: claims.charge(transaction, run, token, number=number, limit=limit)
+        )
+
+    # ---- stopping, refusing -----------------------------------------------------------------
+
+    async def stop(self, owner: str, id: str, *, reason: str | None) -> Stopped:
+        claim = secrets.token_hex(8)
+        return await self._engine.write(
+            lambda transaction: outcomes.stop(transaction, owner, id, reason=reason, claim=claim)
+        )
+
+    async def stops(self, node: str) -> Sequence[Run]:
+        return await self._engine.read(lambda query: outcomes.stops(query, node))
+
+    async def refuse(self, run: Run, *, retry_in: float) -> None:
+        await self._engine.write(lambda transaction: claims.refuse(transaction, run, retry_in=retry_in))
+
+    # ---- outbox -----------------------------------------------------------------------------
+
+    async def take_aborts(self, workers: Collection[str], *, hold: float, limit: int) -> Sequence[Abort]:
+        if not await self._engine.read(lambda query: outbox.is_due(query, workers)):
+            return []
+        return await self._engine.write(lambda transaction: outbox.take(transaction, workers, hold=hold, limit=limit))
+
+    async def delay_abort(self, abort: Abort, *, retry_in: float) -> None:
+        await self._engine.write(lambda transaction: outbox.delay(transaction, abort, retry_in=retry_in))
+
+    async def finish_abort(self, abort: Abort) -> None:
+        await self._engine.write(lambda transaction: outbox.finish(transaction, abort))
+
+    # ---- nodes ------------------------------------------------------------------------------
+
+    async def join(self, node: str, *, ttl: float) -> None:
+        if self._locks is not None:
+            self._locks.take(node)  # before its lease is there to be doubted
+        boot_id = self._engine.ground.clock.boot_id
+        await self._engine.write(lambda transaction: nodes.join(transaction, node, ttl=ttl, boot_id=boot_id))
+
+    async def leave(self, node: str) -> None:
+        await self._engine.write(lambda transaction: nodes.leave(transaction, node))
+        if self._locks is not None:
+            self._locks.drop(node)
+
+    async def bury(self, node: str) -> Sequence[str]:
+        boot_id = self._engine.ground.clock.boot_id
+        others = await self._engine.read(lambda query: nodes.others(query, node, boot_id=boot_id))
+        with ExitStack() as held:  # a lock that proves a death is kept until the death is written down
+            seized = [
+                lock
+                for other in (*others.live, *others.gone)
+                if self._locks is not None and (lock := self._locks.seize(other)) is not None
+            ]
+            for lock in seized:
+                held.callback(lock.release)
+            proved = {lock.node for lock in seized}
+            dead = [*(other for other in others.live if other in proved), *others.unbooted]
+            if not dead and not others.gone:
+                return []
+            buried = await self._engine.write(lambda transaction: nodes.bury(transaction, dead, others.gone))
+            for lock in seized:
+                lock.remove()
+        return buried
+
+    async def nodes(self) -> Sequence[Node]:
+        return await self._engine.read(nodes.everyone)
+
+    def subscribe(self) -> Subscription:
+        return self._bells.subscribe_runs()

@@ -1,0 +1,26 @@
+-- Runs that nobody holds and that are due, the oldest `not_before` first.
+--
+-- `holders` steps from one holder of unsettled runs to the next, so it costs what nodes cost, not what runs cost.
+-- The two arms are merged in order and end with the limit: runs without a holder, which lie in order already, and
+-- runs whose holder has no live lease.
+WITH RECURSIVE
+    holders (node) AS (
+        SELECT min(holder) FROM runs WHERE settled_at IS NULL AND holder IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(holder) FROM runs WHERE settled_at IS NULL AND holder > node)
+        FROM holders WHERE node IS NOT NULL
+    ),
+    lost (node) AS (
+        SELECT node FROM holders
+        WHERE node IS NOT NULL AND NOT EXISTS (SELECT 1 FROM nodes WHERE id = node AND until > :now)
+    ),
+    due (number, not_before) AS (
+        SELECT number, not_before FROM unsettled
+        WHERE holder IS NULL AND due_at <= :now AND worker IN (SELECT value FROM json_each(:workers))
+        UNION ALL
+        SELECT number, not_before FROM lost CROSS JOIN unsettled ON holder = node
+        WHERE due_at <= :now AND worker IN (SELECT value FROM json_each(:workers))
+        ORDER BY not_before
+        LIMIT :limit
+    )
+SELECT * FROM run_rows WHERE number IN (SELECT number FROM due) ORDER BY not_before, number

@@ -1,0 +1,5 @@
+-- One page of an owner's runs, newest first; runs of one moment in the order they came.
+SELECT * FROM run_rows
+WHERE owner = :owner AND (created_at, number) < (:created_at, :number)
+ORDER BY created_at DESC, number DESC
+LIMIT :limit

@@ -1,0 +1,8 @@
+-- A node's lease, whether it is the first, a renewal, one that ran out or one that was deleted.
+INSERT INTO nodes (id, boot_id, until, stalled, renewed_at)
+VALUES (:node, :boot_id, :until, :stalled, :now)
+ON CONFLICT (id) DO UPDATE SET
+    boot_id = excluded.boot_id,
+    until = excluded.until,
+    stalled = excluded.stalled,
+    renewed_at = excluded.renewed_at

@@ -1,0 +1,47 @@
+"""What an operation works with: statements, one moment in time, and a note of whom the commit concerns."""
+
+import sqlite3
+
+
+class Query:
+    """What a reading operation works with; `now` is the store's clock at its beginning."""
+
+    __slots__ = ("execute", "now")
+
+    def __init__(self, connection: sqlite3.Connection, *, now: float) -> None:
+        self.execute = connection.execute
+        self.now = now
+
+
+class Transaction(Query):
+    """What a writing operation works with, together with the others of its group.
+
+    `grown` tells the new head seq of every log that grew, `stirred` whether anything happened that nodes wait for,
+    `size` how many bytes of payload were written.
+    One serves a connection's transactions one after another. So does its cursor, which spares each statement one of
+    its own: what a statement answers is read before the next is executed.
+    """
+
+    __slots__ = ("executemany", "grown", "size", "stirred")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        cursor = connection.cursor()
+        self.execute = cursor.execute
+        self.executemany = cursor.executemany
+        self.now = 0.0
+        self.grown: dict[str, int] = {}
+        self.stirred = False
+        self.size = 0
+
+    def begin(self) -> None:
+        """Take the write lock; nobody is concerned yet. Who begins sets `now`, after that."""
+        self.execute("BEGIN IMMEDIATE")
+        self.grown = {}
+        self.stirred = False
+        self.size = 0
+
+    def stir(self) -> None:
+        """Let the nodes of every process look again: once for the whole group, in the same commit."""
+        if not self.stirred:
+            self.stirred = True
+            self.execute("UPDATE store SET stirred = stirred + 1")
