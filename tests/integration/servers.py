@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 
@@ -126,6 +126,11 @@ async def until(server: Server, run: str, *, seq: int) -> list[ReceivedEvent]:
 async def whole(server: Server, run: str) -> list[ReceivedEvent]:
     """Follow the run to its end."""
     return await until(server, run, seq=sys.maxsize)
+
+
+def numbers(received: Sequence[ReceivedEvent]) -> list[dict[str, int]]:
+    """Return what a paced worker said."""
+    return [dict(cast("dict[str, int]", each.data)) for each in received if each.type == "number"]
 
 
 def agree(received: Sequence[ReceivedEvent], stored: Sequence[dict[str, Any]]) -> None:

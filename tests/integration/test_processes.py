@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.integration.servers import House, agree, house, log, start, status, until, whole
+from tests.integration.servers import House, agree, house, log, numbers, start, status, until, whole
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -25,7 +25,7 @@ async def test_of_two_servers_on_one_file_the_other_takes_over_and_its_reader_mi
     one, other = servers.serve(), servers.serve()
     run = await start(one, "paced", 200)
     begun = await until(one, run, seq=20)
-    driver = next(each.data["pid"] for each in begun if each.type == "number")  # type: ignore[index, call-overload]
+    driver = numbers(begun)[0]["pid"]
     dead, alive = (one, other) if driver == one.process.pid else (other, one)
     reading = asyncio.create_task(whole(alive, run))
     dead.kill()
@@ -142,7 +142,4 @@ async def test_killed_at_any_point_the_run_goes_on_and_is_charged_once_at_most(
     agree(received, await log(successor, "r1"))
     document = await status(successor, "r1")
     assert (document["status"], document["budget"]["takeovers"]["used"]) == ("completed", charged)
-    last_attempt = [
-        each.data["n"] for each in received if each.type == "number" and each.data["attempt"] == 1 + charged
-    ]  # type: ignore[index, call-overload]
-    assert last_attempt == [0, 1, 2, 3, 4]
+    assert [said["n"] for said in numbers(received) if said["attempt"] == 1 + charged] == [0, 1, 2, 3, 4]

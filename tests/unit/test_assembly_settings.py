@@ -46,7 +46,7 @@ def test_a_keyword_that_was_not_given_leaves_the_variable_its_say() -> None:
     ],
 )
 def test_every_plain_setting_has_its_variable(variable: str, text: str, name: str, value: object) -> None:
-    assert getattr(resolve(**{variable: text}), name) == value
+    assert getattr(Settings.resolve({}, {variable: text}), name) == value
 
 
 def test_an_empty_variable_is_no_setting() -> None:

@@ -6,6 +6,7 @@ A fact holds only enums, numbers and ids that Outlast minted, so nothing from ou
 import logging
 from dataclasses import fields
 from enum import Enum
+from typing import cast
 
 from outlast.facts import (
     AbortFailed,
@@ -48,6 +49,6 @@ def _plain(value: object) -> object:
         case float():
             return round(value, 3)
         case tuple():
-            return " < ".join(str(part) for part in reversed(value))
+            return " < ".join(str(part) for part in reversed(cast("tuple[object, ...]", value)))
         case _:
             return value

@@ -1,6 +1,6 @@
 """`Outlast`, the object users hold: workers are registered on it, its `app` is mounted, its lifespan runs the node."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Literal, Self, TypeVar
@@ -110,7 +110,7 @@ class Outlast:
     # ---- running ----------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def lifespan(self, _app: object) -> AsyncIterator[None]:
+    async def lifespan(self, _app: object) -> AsyncGenerator[None, None]:
         """Run the node for as long as the application runs: `FastAPI(lifespan=outlast.lifespan)`."""
         async with self:
             yield
