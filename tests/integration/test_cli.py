@@ -97,6 +97,9 @@ async def test_a_run_is_started_read_shown_and_stopped_from_a_shell(folder: Path
         assert str(folder / "runs.db") in server.said
         assert await said(folder, "start", "chat", '"hello"', "--id", "greeting", *url) == "greeting\n"
         assert await said(folder, "tail", "greeting", *url) == "You said hello.\n— completed —\n"
+        assert await said(folder, "tail", "greeting", "--after", "900", *url) == (
+            "— gap: the log does not reach as far as this reader had read —\nYou said hello.\n— completed —\n"
+        )
         assert "status       completed" in await said(folder, "show", "greeting", *url)
         await said(folder, "start", "endless", "--id", "e", *url)
         async with outlast(folder, "tail", "e", *url) as reader:

@@ -2,12 +2,14 @@
 
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from outlast.cli.program import commands, run
+from outlast.cli.program import MODULES, run
 from outlast.stores.sqlite.migration import APPLICATION_ID, NEWEST
 
 APP = "from outlast import Outlast\noutlast = Outlast('sqlite://')\n"
@@ -102,7 +104,7 @@ def test_a_store_of_a_newer_version_is_one_sentence(capsys: pytest.CaptureFixtur
     connection.executescript(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {NEWEST + 1};")
     connection.close()
     said = sentence(capsys, *SERVE, "--store", "sqlite:///newer.db")
-    assert "newer version of Outlast" in said
+    assert "this version of Outlast knows none above" in said
 
 
 def test_a_setting_that_cannot_work_is_one_sentence(
@@ -119,7 +121,7 @@ def test_a_usage_mistake_says_where_help_is(capsys: pytest.CaptureFixture[str]) 
     assert sentence(capsys, "strat").endswith("See `outlast --help`.")
 
 
-@pytest.mark.parametrize("name", ["", *commands.commands])
+@pytest.mark.parametrize("name", ["", *MODULES])
 def test_help_helps(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*([name] if name else []), "--help"]) == 0
     said = capsys.readouterr().out
@@ -127,6 +129,21 @@ def test_help_helps(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\b" not in said
     if name in {"", "serve", "demo", "start", "tail"}:
         assert "  outlast " in said.partition("Options:")[2]
+
+
+def test_every_command_is_listed_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["--help"])
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in listed] == list(MODULES)
+    assert all(len(line.split()) > 3 for line in listed)
+
+
+@pytest.mark.parametrize("name", ["start", "tail", "show", "stop"])
+def test_a_command_that_serves_nothing_loads_no_web_server(name: str) -> None:
+    code = (
+        "import sys; from outlast.cli.program import run; run([sys.argv[1], '-h']); sys.exit('uvicorn' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, name], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,9 @@ def test_no_text_whatever_acts_on_a_terminal(text: str) -> None:
 def test_a_line_is_cut_where_it_must_end() -> None:
     assert inline("one\ntwo\tthree", 100) == "one␊two three"
     assert inline("x" * 30, 10) == "x" * 9 + "…"
+    assert inline("漢" * 30, 10) == "漢" * 4 + "…"
+    assert inline("漢" * 5, 10) == "漢" * 5
+    assert inline("", 10) == ""
 
 
 @pytest.mark.parametrize(("char", "width"), [("a", 1), ("é", 1), ("漢", 2), ("😀", 2), ("\u0301", 0), ("\u200d", 0)])
@@ -107,6 +110,13 @@ def test_a_line_stands_by_itself(console: Console, terminal: Terminal) -> None:
     terminal.line("a line", Style.DIM)
     terminal.text("text again")
     assert console.rows == ["text", "a line", "text again"]
+
+
+def test_an_aside_takes_one_row_whatever_it_holds(console: Console, terminal: Terminal) -> None:
+    terminal.text("text")
+    terminal.aside("tool " + "漢" * 50)
+    terminal.text("more")
+    assert console.rows == ["text", "tool " + "漢" * 6 + "…", "more"]
 
 
 def test_a_fold_takes_back_what_stands_and_nothing_that_was_kept(console: Console, terminal: Terminal) -> None:

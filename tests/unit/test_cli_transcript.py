@@ -18,11 +18,16 @@ class Recorder(Plain):
     def __init__(self) -> None:
         self.stream = io.StringIO()
         self.styles: list[Style] = []
+        self.asides = 0
         super().__init__(self.stream, io.StringIO())
 
     def line(self, text: str, style: Style = Style.PLAIN) -> None:
         self.styles.append(style)
         super().line(text, style)
+
+    def aside(self, text: str) -> None:
+        self.asides += 1
+        super().aside(text)
 
     def fold(self) -> None:
         self.stream.write("<fold>")
@@ -71,7 +76,7 @@ def test_the_outcome_is_the_last_line(type: str, data: JSON, line: str) -> None:
     assert told(event(2, "text", "end."), event(3, type, data)) == f"end.\n{line}\n<keep>"
 
 
-def test_a_tool_takes_one_dim_line() -> None:
+def test_a_tool_takes_one_line_of_little_importance() -> None:
     screen = Recorder()
     transcript = Transcript(screen)
     transcript.take(event(1, "tool.call", {"id": "1", "tool": "read_docs", "arguments": {"module": "heapq"}}))
@@ -80,7 +85,7 @@ def test_a_tool_takes_one_dim_line() -> None:
     assert call == 'tool.call read_docs {"module":"heapq"}'
     assert answer.startswith('tool.result read_docs {"text":"a\\nba')
     assert len(answer) == COMPACT
-    assert screen.styles == [Style.DIM, Style.DIM]
+    assert screen.asides == 2
 
 
 @pytest.mark.parametrize(

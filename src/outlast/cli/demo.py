@@ -127,4 +127,4 @@ def program() -> str:
     called = Path(sys.argv[0])
     if called.stem == "__main__":
         return f"{sys.executable} -m outlast"
-    return os.path.relpath(called)
+    return min(os.path.relpath(called), str(called), key=len)

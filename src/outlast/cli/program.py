@@ -5,15 +5,11 @@ is a mistake of ours and shows its traceback.
 """
 
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib import import_module
 from typing import Final
 
 import click
 
-from outlast.cli.demo import demo
-from outlast.cli.runs import show, start, stop
-from outlast.cli.serve import serve
-from outlast.cli.tail import tail
 from outlast.errors import OutlastError
 
 REFUSED: Final = 2
@@ -31,16 +27,31 @@ EXAMPLES: Final = (
     "  outlast show RUN                         status, recovery budget, outcome\n"
     "  outlast stop RUN --reason 'enough'       end it\n"
 )
+MODULES: Final = {"demo": "demo", "serve": "serve", "start": "runs", "tail": "tail", "show": "runs", "stop": "runs"}
+"""Which module of this room each command is in, in the order in which a person meets them."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
-@click.version_option(version("outlast"), "-V", "--version", message="outlast %(version)s")
+class Commands(click.Group):
+    """Imports a command when it is asked for: `tail` needs neither the web server of `serve` nor the demo's agents."""
+
+    def list_commands(self, *_: object, **__: object) -> list[str]:
+        """Name the commands."""
+        return list(MODULES)
+
+    def get_command(self, *asked: object, **_: object) -> click.Command | None:
+        """Return the command of a name, which comes behind click's context."""
+        name = str(asked[-1])
+        if name not in MODULES:
+            return None
+        command = getattr(import_module(f"outlast.cli.{MODULES[name]}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
+@click.version_option(None, "-V", "--version", package_name="outlast", message="outlast %(version)s")
 def commands() -> None:
     """Let runs outlive what carries them: the tab, the network, the deploy, the crash."""
-
-
-for command in (demo, serve, start, tail, show, stop):
-    commands.add_command(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

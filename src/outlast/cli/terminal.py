@@ -15,7 +15,9 @@ import os
 import re
 import shutil
 import unicodedata
+from bisect import bisect_right
 from enum import StrEnum
+from itertools import accumulate
 from typing import Final, Protocol, TextIO
 
 
@@ -39,6 +41,10 @@ class Screen(Protocol):
 
     def line(self, text: str, style: Style = Style.PLAIN) -> None:
         """Write a line of its own."""
+        ...
+
+    def aside(self, text: str) -> None:
+        """Write a line of little importance, which never takes more than one row of a terminal."""
         ...
 
     def fold(self) -> None:
@@ -85,9 +91,12 @@ def visible(text: str) -> str:
 
 
 def inline(text: str, limit: int) -> str:
-    """Return `text` as at most `limit` visible characters on one line."""
+    """Return `text` on one line of at most `limit` columns."""
     line = visible(text).replace("\n", "␊").replace("\t", " ")
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    columns = list(accumulate(map(cells, line)))
+    if not columns or columns[-1] <= limit:
+        return line
+    return line[: bisect_right(columns, limit - 1)] + "…"
 
 
 def _shown(found: re.Match[str]) -> str:
@@ -125,6 +134,9 @@ class Plain:
 
     def line(self, text: str, style: Style = Style.PLAIN) -> None:  # noqa: ARG002 - a plain stream has one look
         self._write(("" if self._at_start else "\n") + text + "\n")
+
+    def aside(self, text: str) -> None:
+        self.line(text)
 
     def fold(self) -> None:
         pass  # what a stream has taken it keeps
@@ -168,8 +180,11 @@ class Terminal:
         shown = self._laid(visible(text))
         self._draw(start + (style + shown + "\x1b[0m" if style and self._colours else shown) + self._laid("\n"))
 
+    def aside(self, text: str) -> None:
+        self.line(inline(text, self._size().columns - 1), Style.DIM)
+
     def fold(self) -> None:
-        up = min(self._rows, self._size().lines - 2)  # what has scrolled away cannot be reached
+        up = max(0, min(self._rows, self._size().lines - 2))  # what has scrolled away cannot be reached
         self._column = self._rows = 0
         self._draw("\r" + (f"\x1b[{up}A" if up else "") + "\x1b[J")
 

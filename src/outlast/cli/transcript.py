@@ -60,7 +60,7 @@ class Transcript:
         elif received.type in OUTCOMES:
             self._mark(outcome_sentence(received.type.removeprefix("run."), said), OUTCOMES[received.type])
         elif received.type != "run.started":
-            self._screen.line(compact(received.type, data), Style.DIM)
+            self._screen.aside(compact(received.type, data))
 
     def _mark(self, sentence: str, style: Style) -> None:
         self._screen.line(f"— {sentence} —", style)
