@@ -72,7 +72,8 @@ class Controller:
     """Drives the run its node has just claimed; `drive` is its one task.
 
     `renewed_at` tells, on the loop's clock, when the node's newest accepted renewal was sent. `left_behind` is the
-    call of a worker that did not end when it was told to; its node keeps it until it does.
+    call of a worker that did not end when it was told to; its node keeps it until it does. `releasing` is the cause it
+    lets go for, once it does.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Controller:
         self.run = claimed.run
         self.claimed_at = loop.time()
         self.left_behind: asyncio.Task[bytes | None] | None = None
+        self.releasing: Cause | None = None
         self._cause = claimed.cause
         self._worker = worker
         self._store = store
@@ -230,40 +232,35 @@ class Controller:
     # ---- the end ----------------------------------------------------------------------------
 
     async def _conclude(self, ending: Ending) -> None:
-        try:
-            await self._carry_out(ending)
-        except OwnershipError:
-            self._stand_down()
-        except Exception as error:  # noqa: BLE001 - a settle that failed unclassified is a release like any other
-            await self._release(cause_of(error))
+        match self._resolve(ending):
+            case None:
+                self._stand_down()
+            case Cause() as cause:
+                await self._release(cause)
+            case outcome:
+                try:
+                    await self._settle(outcome)
+                except OwnershipError:
+                    self._stand_down()
+                except Exception as error:  # noqa: BLE001 - a settle that failed unclassified is a release
+                    await self._release(cause_of(error))
 
-    async def _carry_out(self, ending: Ending) -> None:
+    def _resolve(self, ending: Ending) -> Outcome | Cause | None:
+        """Decide what the ending makes of the run: an outcome, a release for a cause, or nothing of ours any more."""
         match ending:
             case Finished(result=result):
-                await self._settle(Completed(result=result))
+                return Completed(result=result)
             case StopAsked(reason=reason):
-                await self._settle(Cancelled(reason=reason))
+                return Cancelled(reason=reason)
             case CallsSpent():
                 spent = Exhaust(limit=Limit.CALLS, cause=Cause.WORKER)
-                await self._settle(exhausted(spent, self.run, self._conditions.recovery))
+                return exhausted(spent, self.run, self._conditions.recovery)
             case HandedOff():
-                await self._release(Cause.HANDOFF)
+                return Cause.HANDOFF
             case Raised(error=error):
-                await self._react(error)
+                return _reaction(error)
             case _:
                 assert_never(ending)
-
-    async def _react(self, error: BaseException) -> None:
-        reaction = classify(error)
-        match reaction:
-            case Reaction.STAND_DOWN:
-                self._stand_down()
-            case Reaction.FAIL | Reaction.AGAIN:
-                await self._settle(verdict(error))
-            case Reaction.RELEASE | Reaction.PAUSE:  # an unanswered store is insisted on below; here it is no verdict
-                await self._release(cause_of(error))
-            case _:
-                assert_never(reaction)
 
     async def _settle(self, outcome: Outcome) -> None:
         run, runs = self.run, self._store.runs
@@ -271,6 +268,7 @@ class Controller:
         self._conditions.report(settlement(settled))
 
     async def _release(self, cause: Cause) -> None:
+        self.releasing = cause
         run, runs = self.run, self._store.runs
         try:
             await self._insist(lambda: runs.release(run, run.token, cause), during="release")
@@ -303,6 +301,19 @@ class Controller:
     async def _insist(self, operation: Callable[[], Awaitable[T]], *, during: str) -> T:
         conditions = self._conditions
         return await insist(operation, during=during, report=conditions.report, jitter=conditions.jitter)
+
+
+def _reaction(error: BaseException) -> Outcome | Cause | None:
+    reaction = classify(error)
+    match reaction:
+        case Reaction.STAND_DOWN:
+            return None
+        case Reaction.FAIL | Reaction.AGAIN:
+            return verdict(error)
+        case Reaction.RELEASE | Reaction.PAUSE:  # an unanswered store is insisted on below; here it is no verdict
+            return cause_of(error)
+        case _:
+            assert_never(reaction)
 
 
 async def _drained(ending: Ending, appending: "asyncio.Task[None]") -> Ending:
