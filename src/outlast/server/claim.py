@@ -4,13 +4,15 @@ Rules:
 1. The claim is the last step before work starts. Whatever fails before it leaves the row untouched (B17).
 2. A prerequisite that refuses is asked again after a cool-down, which is kept outside the run row (B18).
 3. Losing the race starts nothing and changes nothing (H1).
+4. A claim whose answer nobody can read may hold the run for this node; it is told of, to be released (O1).
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from outlast.errors import ClaimLost
+from outlast.errors import ClaimLost, OwnershipError
 from outlast.facts import ClaimMissed, PrerequisiteFailed, RunClaimed, RunSettled
 from outlast.fleet import Fleet
 from outlast.recovery import Cancel, Claim, Exhaust, Leave, Wait, exhausted, plan
@@ -34,13 +36,22 @@ class Claimed:
 
 
 class Claimant:
-    """Claims due runs for one node."""
+    """Claims due runs for one node; `on_doubt` is told of a claim, as if it had been made, that may have been."""
 
-    def __init__(self, runs: RunStore, node: str, conditions: Conditions, fleet: Fleet) -> None:
+    def __init__(
+        self,
+        runs: RunStore,
+        node: str,
+        conditions: Conditions,
+        fleet: Fleet,
+        *,
+        on_doubt: Callable[[Run], None],
+    ) -> None:
         self._runs = runs
         self._node = node
         self._conditions = conditions
         self._fleet = fleet
+        self._on_doubt = on_doubt
 
     async def claim(self, due: Run) -> Claimed | None:
         """Read the run again, decide, and return it claimed, or None when there is nothing to drive.
@@ -76,9 +87,15 @@ class Claimant:
         claim = NewClaim(
             claim=conditions.mint(), node=self._node, budget=decision.budget, not_before=decision.not_before
         )
-        claimed = await insist(
-            lambda: self._runs.claim(run, claim), during="claim", report=conditions.report, jitter=conditions.jitter
-        )
+        try:
+            claimed = await insist(
+                lambda: self._runs.claim(run, claim), during="claim", report=conditions.report, jitter=conditions.jitter
+            )
+        except OwnershipError:
+            raise
+        except Exception:
+            self._on_doubt(replace(run, epoch=run.epoch + 1, claim=claim.claim, holder=claim.node))
+            raise
         self._fleet.started(run.worker, now=now, later=later)
         self._report_claim(claimed, decision.cause)
         return Claimed(run=claimed, cause=decision.cause)
@@ -97,8 +114,9 @@ class Claimant:
         return True
 
     async def _exhaust(self, run: Run, decision: Exhaust) -> None:
-        outcome = exhausted(decision, run, self._conditions.recovery)
-        await self._settle(run, outcome)
+        settled = await self._settle(run, exhausted(decision, run, self._conditions.recovery))
+        if not isinstance(settled.outcome, Failed):  # a stop came between the reading and the settling
+            return
         self._conditions.report(
             RunClaimed(
                 run=run.log,
@@ -110,7 +128,7 @@ class Claimant:
             )
         )
 
-    async def _settle(self, run: Run, outcome: Outcome) -> None:
+    async def _settle(self, run: Run, outcome: Outcome) -> Run:
         conditions = self._conditions
         claim = conditions.mint()
         settled = await insist(
@@ -120,6 +138,7 @@ class Claimant:
             jitter=conditions.jitter,
         )
         conditions.report(settlement(settled))
+        return settled
 
     def _report_claim(self, run: Run, cause: Cause | None) -> None:
         self._conditions.report(

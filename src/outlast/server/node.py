@@ -59,7 +59,7 @@ class Node:
         self._conditions = conditions
         self._pacer = pacer
         self._closing = asyncio.Event()
-        self._claimant = Claimant(store.runs, self.id, conditions, Fleet())
+        self._claimant = Claimant(store.runs, self.id, conditions, Fleet(), on_doubt=self._doubt)
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._starting: set[str] = set()
         self._hosts: set[asyncio.Task[None]] = set()
@@ -191,11 +191,20 @@ class Node:
         try:
             await controller.drive()
         except Exception as error:  # noqa: BLE001 - it could not even release: the look loop goes on trying (rule 4)
-            self._unreleased[controller.run.log] = (controller.run, cause_of(error))
+            self._unreleased[controller.run.log] = (controller.run, controller.releasing or cause_of(error))
             self._conditions.report(StoreTroubled(during="release", error=code_of(error)))
-        if controller.left_behind is not None:
-            self._left_behind.add(controller.left_behind)
-            controller.left_behind.add_done_callback(self._left_behind.discard)
+        finally:
+            if controller.left_behind is not None:
+                self._left_behind.add(controller.left_behind)
+                controller.left_behind.add_done_callback(self._forget)
+
+    def _forget(self, call: "asyncio.Task[bytes | None]") -> None:
+        self._left_behind.discard(call)
+        if not call.cancelled():
+            call.exception()  # too late to matter, and a worker's text is not for our logs (W17)
+
+    def _doubt(self, run: Run) -> None:
+        self._unreleased[run.log] = (run, Cause.STORE)
 
     async def _release_the_unreleased(self) -> None:
         for log, (run, cause) in tuple(self._unreleased.items()):

@@ -82,11 +82,15 @@ class LoopClock:
 
 
 class Member:
-    """One node of a cluster: its process, its view of the store, what it drives and what it serves."""
+    """One node of a cluster: its process, its view of the store, what it drives and what it serves.
+
+    `crash` is the error that ended it while it served, which nothing ever should.
+    """
 
     def __init__(self, name: str, inner: Store, workers: Mapping[str, Worker], conditions: Conditions) -> None:
         self.name = name
         self.facts: list[Fact] = []
+        self.crash: Exception | None = None
         self.process = Process(name)
         self.store = FaultyStore(inner, process=self.process)
         self.process.on_death = self.store.sever
@@ -131,10 +135,15 @@ class Member:
         return application
 
     async def _run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.hub.run(), name="hub")
+        hub = asyncio.create_task(self.hub.run(), name="hub")
+        try:
             await self.node.run(self._open)
+        except Exception as error:
+            self.crash = error if self._serving.is_set() and self.process.alive else None
+            raise
+        finally:
             self.hub.close()
+            await hub
 
     def _open(self) -> None:
         self.intake.door = Door.OPEN

@@ -159,8 +159,13 @@ class FaultyStore:
 
 async def _sent(do: Do) -> Any:  # noqa: ANN401 - whatever the operation answers
     sending = outside(do())
+    sending.add_done_callback(_hear)
     await asyncio.wait({sending})  # the store itself bounds it
     return sending.result()
+
+
+def _hear(sending: "asyncio.Task[Any]") -> None:
+    sending.exception()  # whoever sent it may be gone, and nobody else wants to know
 
 
 class _Port:

@@ -77,7 +77,12 @@ class ModelReader:
             arrived.put_nowait(message.get("body", b""))
 
         response = server.start(_respond(application, receive, send), name=f"response {self.name}")
-        response.add_done_callback(lambda _: arrived.put_nowait(None))
+
+        def cut(done: "asyncio.Task[None]") -> None:
+            arrived.put_nowait(None)
+            done.cancelled() or done.exception()  # a response that fails is a connection that ends
+
+        response.add_done_callback(cut)
         try:
             while (chunk := await asyncio.wait_for(arrived.get(), PATIENCE)) is not None:
                 for message in parser.feed(chunk):

@@ -91,7 +91,7 @@ Step: TypeAlias = Say | Emit | Work | Chatter | Hang | Deaf | Die | Raise | Retu
 class Call:
     """One call: which of the run's it is (from 1), of which controller, from when to when by the loop's time.
 
-    `deaf` tells that it did not hear when it was told to end.
+    `deaf` tells that it did not hear when it was told to end, `doing` which step it is at.
     """
 
     run: str
@@ -102,6 +102,7 @@ class Call:
     began_at: float
     ended_at: float | None = None
     deaf: bool = False
+    doing: Step | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,7 @@ class ScriptedWorker:
 
     async def _steps(self, run: ActiveRun, call: Call) -> JSON:
         for step in self.script(call):
+            call.doing = step
             match step:
                 case Say(said):
                     await run.say(said)

@@ -26,6 +26,7 @@ INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
         "bounded-calls": budget.bounded_calls,
         "budget-with-epoch": budget.budget_with_epoch,
         "not-before": budget.not_before,
+        "later-takeovers-wait": budget.later_takeovers_wait,
         "refusal-leaves-the-row": rows.refusal_leaves_the_row,
         "nobody-is-called-after-the-outcome": rows.nobody_is_called_after_the_outcome,
         "legal-transitions": rows.legal_transitions,

@@ -81,6 +81,18 @@ def not_before(history: History) -> Iterator[str]:
             yield f"run {each.before.id} was claimed at {each.after.updated_at}, before {due}"
 
 
+def later_takeovers_wait(history: History) -> Iterator[str]:
+    """Find takeovers whose next one may come sooner than the backoff's floor after they were decided (B4)."""
+    for each in history.of(Claimed):
+        budget = each.after.budget
+        if budget.life == each.before.budget.life or budget.last_takeover_at is None:
+            continue
+        floor = history.policy.pause(budget.takeovers, jitter=0.0)
+        gap = each.after.not_before - budget.last_takeover_at
+        if gap < floor - SLACK:
+            yield f"run {each.after.id} may be taken over again {gap:g} s after takeover {budget.takeovers}"
+
+
 def calls_end_with_their_run(history: History) -> Iterator[str]:
     """Find calls alive `LATE` seconds after the outcome of their run, other than those that are deaf."""
     settled = _settled_at(history)

@@ -29,8 +29,10 @@ SLACK: Final = 1e-6
 
 def refusal_leaves_the_row(history: History) -> Iterator[str]:
     """Find rows that a refusing prerequisite did not leave as they were; the lease beside one is another row."""
+    seen = {(each.at, replace(each.row, lease_until=None)) for each in history.of(RowSeen)}
     for each in history.of(PrerequisiteRefused):
-        if replace(each.before, lease_until=None) != replace(each.after, lease_until=None):
+        before, after = replace(each.before, lease_until=None), replace(each.after, lease_until=None)
+        if before != after and (each.at, after) not in seen:  # else another operation of that moment changed it
             yield f"a refusal changed the row of run {each.before.id}"
 
 
