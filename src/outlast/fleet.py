@@ -37,15 +37,17 @@ class Fleet:
         self._floor = floor
         self._counts: defaultdict[str, _Counts] = defaultdict(_Counts)
 
-    def may_take_over(self, worker: str, *, now: float) -> bool:
-        """Say whether one more second or later takeover of this worker's runs may be claimed at `now`."""
+    def lets(self, worker: str, *, now: float, later: bool) -> bool:
+        """Say whether one more run of this worker may be claimed at `now`, and count it if so.
+
+        `later`: it would be a second or later takeover. Asking and counting are one step, because many claims are
+        under way at the same time.
+        """
         counts = self._counts[worker]
         counts.forget(now - SPAN)
-        return len(counts.later) < self._floor + self._share * len(counts.starts)
-
-    def started(self, worker: str, *, now: float, later: bool) -> None:
-        """Count a claim that led to a start; `later` when it was a second or later takeover."""
-        counts = self._counts[worker]
+        if later and len(counts.later) + 1 > self._floor + self._share * (len(counts.starts) + 1):
+            return False
         counts.starts.append(now)
         if later:
             counts.later.append(now)
+        return True

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -149,7 +150,7 @@ async def test_a_worker_that_keeps_asking_is_called_four_times() -> None:
     assert isinstance(ended.row.outcome, Failed)
     assert ended.row.outcome.code is FailureCode.WORKER_FAILED
     assert (len(worker.calls), ended.row.budget.calls, ended.row.budget.life) == (4, 4, 0)
-    gaps = [later.began_at - earlier.began_at for earlier, later in zip(worker.calls, worker.calls[1:], strict=False)]
+    gaps = [later.began_at - earlier.began_at for earlier, later in pairwise(worker.calls)]
     assert gaps >= [0.8, 1.6, 3.2]
     assert all(gap <= most for gap, most in zip(gaps, [1.3, 2.5, 4.9], strict=True))
 

@@ -79,9 +79,7 @@ class Claimant:
 
     async def _carry_out(self, run: Run, decision: Claim, *, now: float) -> Claimed | None:
         later = decision.budget.takeovers > 1 and decision.cause not in (None, Cause.HANDOFF)
-        if later and not self._fleet.may_take_over(run.worker, now=now):
-            return None
-        if not await self._is_admitted(run):
+        if not await self._is_admitted(run) or not self._fleet.lets(run.worker, now=now, later=later):
             return None
         conditions = self._conditions
         claim = NewClaim(
@@ -96,7 +94,6 @@ class Claimant:
         except Exception:
             self._on_doubt(replace(run, epoch=run.epoch + 1, claim=claim.claim, holder=claim.node))
             raise
-        self._fleet.started(run.worker, now=now, later=later)
         self._report_claim(claimed, decision.cause)
         return Claimed(run=claimed, cause=decision.cause)
 
