@@ -8,6 +8,7 @@ import pytest
 
 from outlast.errors import StoreUnavailable
 from outlast.facts import StoreTroubled
+from outlast.log.event import Event
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Run, restarted
 from outlast.server.feed import LINGER, POLL, SLICE, Feed, Surroundings, rouse
@@ -112,6 +113,16 @@ async def test_the_end_is_what_the_head_says_and_not_what_was_heard() -> None:
             assert feed.ended
             assert now() - settled_at <= POLL
             assert handled.logs.calls["head"] == asked + 1
+
+
+@pytest.mark.behaviour("F4")
+async def test_an_event_that_looks_like_an_end_is_none_while_the_log_is_open() -> None:
+    async with staged() as stage:
+        run = await stage.active()
+        async with pumping(stage, run) as (feed, pump):
+            await stage.say(run, Event("run.completed", {}))
+            await until(2)
+            assert (feed.ring.tail, feed.ended, pump.done()) == (1, False, False)
 
 
 async def test_a_feed_of_a_sealed_log_is_over_from_the_start() -> None:

@@ -1,4 +1,5 @@
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -104,6 +105,41 @@ async def test_a_finished_run_is_read_without_a_feed() -> None:
         await serve(here.hub, stage, wire)
         assert (here.hub.readers, here.hub.feeds) == (1, 0)
         wire.left.set()
+
+
+async def test_a_reader_that_comes_after_the_end_does_not_wait_for_the_feed_to_notice_it() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        handled.logs.deaf = True
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            before, late = Wire(), Wire()
+            await serve(here.hub, stage, before)
+            await stage.settle(run)
+            await (await serve(here.hub, stage, late))
+            assert names(late.messages)[-1] == "outlast.end"
+            assert names(before.messages)[-1] == "outlast.caught-up"
+            assert asyncio.get_running_loop().time() == 0
+            before.left.set()
+
+
+async def test_a_feed_knows_nothing_of_the_request_that_needed_it_first() -> None:
+    whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            await stage.start()
+            seen = []
+
+            async def note(_call: str) -> None:
+                seen.append(whose.get())
+
+            handled.logs.before = note
+            wire = Wire()
+            whose.set("ann's")
+            await serve(here.hub, stage, wire)
+            assert seen == ["nobody's"]
+            wire.left.set()
 
 
 async def test_a_feed_outlives_the_request_that_needed_it_first() -> None:

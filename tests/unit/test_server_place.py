@@ -1,9 +1,11 @@
 import pytest
 
 from outlast.errors import RunNotFound
-from outlast.log.cursor import Cursor, GapReason
+from outlast.log.cursor import Cursor, Gap, GapReason
+from outlast.log.limits import Usage
 from outlast.run import Completed
-from outlast.server.place import locate
+from outlast.server.place import Place, locate
+from outlast.stores.base import Head
 from tests.stage import Logs, Stage, staged
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +82,13 @@ async def test_the_end_is_the_head_of_a_sealed_log() -> None:
         assert (await locate(stage.store.logs, run.log, Cursor(2, None))).is_end
         for wrong in (Cursor(2, b"\0" * 8), Cursor(3, None)):
             assert not (await locate(stage.store.logs, run.log, wrong)).is_end, "a gap is told first"
+
+
+def test_a_gap_is_told_even_where_nothing_is_left_to_be_read() -> None:
+    head = Head(cursor=Cursor(3, b"\1" * 8), first=4, usage=Usage(events=3, bytes=0, opened_at=0), sealed=True)
+    gap = Gap(reason=GapReason.TRIMMED, requested=Cursor(1, None), first=4)
+    assert Place(after=3, head=head, gap=None).is_end
+    assert not Place(after=3, head=head, gap=gap).is_end
 
 
 async def test_an_unknown_log_is_not_found() -> None:

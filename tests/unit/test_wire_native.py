@@ -223,7 +223,9 @@ def payload_in(event: bytes) -> bytes:
     said = json.loads(event)
     if "data_base64" in said:
         return base64.b64decode(said["data_base64"], validate=True)
-    return event.partition(b',"data":')[2][:-1]
+    cut = event.partition(b',"data":')[2][:-1]
+    assert cut == cut.strip(), "white space around a value is lost with the first parser that reads it"
+    return cut
 
 
 @pytest.mark.behaviour("L6")

@@ -27,9 +27,7 @@ async def locate(logs: LogStore, log: str, requested: Cursor) -> Place:
     """
     head = await logs.head(log)
     found = None
-    if requested.seq == head.cursor.seq:
-        found = head.cursor.chain
-    elif 0 < requested.seq < head.cursor.seq and requested.chain is not None:
+    if requested.chain is not None and 0 < requested.seq <= head.cursor.seq:
         found = await logs.chain_at(log, requested.seq)
     gap = find_gap(requested, head=head.cursor, first=head.first, found=found)
     return Place(after=requested.seq if gap is None else head.first - 1, head=head, gap=gap)

@@ -31,6 +31,8 @@ from outlast.wire import native
 
 PAGE: Final = 256
 """Events read at once: as many small ones as fill a chunk."""
+PART: Final = 2 * CHUNK
+"""Bytes of one send at most: a chunk, or a part of one huge event."""
 SEND_WITHIN: Final = 60.0
 """Seconds a client may take nothing: a laptop that wakes up has read by then, a dead one never will."""
 RETRY_AFTER_TROUBLE: Final = 2.0
@@ -76,6 +78,27 @@ class Reader:
     `opening` are the first bytes of its body; `sending_since` is when the send began that has not returned yet.
     """
 
+    __slots__ = (  # there are thousands of these
+        "__weakref__",
+        "_beats",
+        "_caught_up",
+        "_clock",
+        "_failed",
+        "_feed",
+        "_goal",
+        "_gone",
+        "_headers",
+        "_log",
+        "_loop",
+        "_opening",
+        "_presence",
+        "_room",
+        "_seq",
+        "_status",
+        "_waiting",
+        "sending_since",
+    )
+
     def __init__(
         self,
         run: Run,
@@ -103,6 +126,7 @@ class Reader:
         self._waiting: asyncio.Future[None] | None = None
         self._presence: asyncio.Timeout | None = None
         self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the run has ended, the client has left, or the node closes."""
@@ -127,7 +151,7 @@ class Reader:
         """End the stream where it stands, whatever it waits for. Harmless twice."""
         dropped, self._gone = self._gone, True  # which also ends it when a `send` swallows the cancellation
         if self._presence is not None and not dropped:
-            self._presence.reschedule(self._loop.time())
+            self._presence.reschedule(self._clock())
 
     def _enter(self, presence: asyncio.Timeout) -> None:
         self._presence = presence
@@ -148,54 +172,37 @@ class Reader:
     # ---- what is sent -----------------------------------------------------------------------
 
     async def _stream(self, send: Send) -> None:
+        # Every event of every reader comes through this loop: it creates nothing but the message and the wait.
         headers = [*HEADERS, *self._headers]
         await self._send(send, {"type": "http.response.start", "status": self._status, "headers": headers})
         await self._say(send, self._opening)
         while not self._gone:
-            last = self._last()
-            if last is not None:
+            chunk = self._ready()
+            if chunk is None:
+                chunk = await self._page()
+            if chunk and not self._room.draining:
+                await self._say(send, chunk)
+            elif (last := self._last()) is not None:
                 await self._say(send, last, more=False)
                 return
-            try:
-                chunk = await self._next()
-            except StoreError as error:
-                self._failed = True
-                self._room.report(StoreTroubled(during="reader", error=error.code))
-                continue
-            if chunk:
-                await self._say(send, chunk)
             else:
-                await self._woken()
+                # Without a deadline: the feed wakes its readers at every heartbeat, and a broken one wakes them too.
+                self._waiting = self._loop.create_future()
+                await self._waiting
 
-    def _last(self) -> bytes | None:
-        """Return what is said last; None as long as there is more to say."""
-        if self._room.draining:
-            return native.drain(SPREAD, retry=SPREAD * self._room.jitter())
-        if self._feed.broken or self._failed:
-            return native.retry_hint(RETRY_AFTER_TROUBLE)
-        if self._feed.ended and self._caught_up and self._seq >= self._feed.head.seq:
-            return native.end(self._feed.head)
-        return None
-
-    async def _next(self) -> bytes:
-        """Return what can be said now, and move behind it; empty when there is nothing new."""
+    def _ready(self) -> bytes | None:
+        """Return what can be sent from memory, and move behind it; None when the log is to be read."""
         found = self._feed.ring.after(self._seq)
-        if found is None or (not found[0] and self._seq < self._goal.seq):
-            return await self._page()
+        if found is None:
+            return None
         chunk, self._seq = found
         return chunk or self._aside()
 
-    async def _page(self) -> bytes:
-        await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
-        events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
-        if not events:
-            raise StoreCorrupt("The log ends before its head.")
-        self._seq = events[-1].seq
-        return b"".join(map(native.event_frame, events))
-
-    def _aside(self) -> bytes:
-        """Return the control frame that is due where there is nothing more to send; empty when none is."""
+    def _aside(self) -> bytes | None:
+        """Return the control frame that is due where the ring has nothing newer; empty when none is."""
         if not self._caught_up:
+            if self._seq < self._goal.seq:
+                return None  # the feed has not come as far as the log had when this reader came
             self._caught_up = True
             return native.caught_up(self._goal)
         if self._beats != self._feed.beats:
@@ -203,30 +210,44 @@ class Reader:
             return self._feed.beat
         return b""
 
-    # ---- waiting ----------------------------------------------------------------------------
+    async def _page(self) -> bytes:
+        """Return what the log has next, and move behind it; empty when it could not be read."""
+        await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
+        try:
+            events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
+            if not events:
+                raise StoreCorrupt("The log ends before its head.")
+        except StoreError as error:
+            self._failed = True
+            self._room.report(StoreTroubled(during="reader", error=error.code))
+            return b""
+        self._seq = events[-1].seq
+        return b"".join(map(native.event_frame, events))
+
+    def _last(self) -> bytes | None:
+        """Return what is said last, now that nothing is ready; None as long as more may come."""
+        if self._room.draining:
+            return native.drain(SPREAD, retry=SPREAD * self._room.jitter())
+        if self._failed or self._feed.broken:
+            return native.retry_hint(RETRY_AFTER_TROUBLE)
+        if self._feed.ended:
+            return native.end(self._feed.head)
+        return None
 
     async def _say(self, send: Send, chunk: bytes, *, more: bool = True) -> None:
-        if len(chunk) <= 2 * CHUNK:
+        if len(chunk) <= PART:
             await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": more})
             return
-        for start in range(0, len(chunk), CHUNK):  # one huge event: the server feels the client in between
-            part = chunk[start : start + CHUNK]
+        for start in range(0, len(chunk), PART):  # one huge event: the server feels the client in between
+            part = chunk[start : start + PART]
             await self._send(send, {"type": "http.response.body", "body": part, "more_body": True})
 
     async def _send(self, send: Send, message: Message) -> None:
         if self._gone:
             return
-        self.sending_since = self._loop.time()  # the hub drops who does not get over it
+        self.sending_since = self._clock()  # the hub drops who does not get over it
         try:
             await send(message)
         except OSError:  # the client is gone, and this server says so
             self._gone = True
         self.sending_since = None
-
-    async def _woken(self) -> None:
-        # Without a deadline: the feed wakes its readers at every heartbeat, and a broken one wakes them too.
-        self._waiting = self._loop.create_future()
-        try:
-            await self._waiting
-        finally:
-            self._waiting = None

@@ -18,24 +18,21 @@ that mark and the one that waits behind it a stalled reader costs 128 KiB (F13).
 
 
 class Ring:
-    """Frames after seq `base`; `limit` and `chunk` are in bytes."""
+    """Frames after seq `base` up to seq `tail`; `limit` and `chunk` are in bytes."""
 
     def __init__(self, base: int, *, limit: int = LIMIT, chunk: int = CHUNK) -> None:
         self.base = base
+        self.tail = base
         self._limit = limit
         self._chunk = chunk
         self._frames: list[bytes] = []
         self._bytes = 0
         self._joined: tuple[int, tuple[bytes, int]] | None = None
 
-    @property
-    def tail(self) -> int:
-        """The seq of the newest frame."""
-        return self.base + len(self._frames)
-
     def push(self, frames: Sequence[bytes]) -> None:
         """Add the frames that follow the tail, and let go of the oldest ones beyond the limit."""
         self._frames += frames
+        self.tail += len(frames)
         self._bytes += sum(map(len, frames))
         dropped = 0
         while self._bytes > self._limit and dropped < len(self._frames) - 1:
@@ -50,13 +47,13 @@ class Ring:
 
         `b""` and `seq` itself when there is nothing newer, None when the ring no longer reaches back that far.
         """
+        if seq >= self.tail:
+            return b"", seq
         if self._joined is not None and self._joined[0] == seq:
             return self._joined[1]
         start = seq - self.base
         if start < 0:
             return None
-        if start >= len(self._frames):
-            return b"", seq
         end, size = start + 1, len(self._frames[start])
         while end < len(self._frames) and size + len(self._frames[end]) <= self._chunk:
             size += len(self._frames[end])
