@@ -1,7 +1,11 @@
-"""Agent and chat streams that outlive the tab, the network, the deploy, the crash and the busy backend."""
+"""Agent and chat streams that outlive the tab, the network, the deploy, the crash and the busy backend.
+
+`follow` is loaded when it is first asked for: a server needs no HTTP client, a sixth of all that it would import.
+"""
+
+from typing import TYPE_CHECKING
 
 from outlast.assembly.outlast import Outlast
-from outlast.client.follow import follow
 from outlast.client.received import ReceivedEvent, ReceivedGap
 from outlast.errors import (
     ClaimLost,
@@ -45,6 +49,18 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run, Status
 from outlast.stores.base import StopAnswer, Stopped
 from outlast.workers.base import ActiveRun
+
+if TYPE_CHECKING:
+    from outlast.client.follow import follow
+else:
+
+    def __getattr__(name: str) -> object:
+        if name != "follow":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from outlast.client.follow import follow  # noqa: PLC0415 - see above
+
+        return follow
+
 
 __all__ = [
     "ActiveRun",
