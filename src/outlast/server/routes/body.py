@@ -55,19 +55,27 @@ def number(request: Request, name: str, *, default: int, most: int) -> int:
 async def _read(request: Request) -> bytes:
     told = request.headers.get("content-length", "")
     if told.isascii() and told.isdigit() and (len(told) > len(str(BYTES)) or int(told) > BYTES):
-        raise TooLarge(f"A body may have at most {BYTES} bytes.")
-    body = bytearray()
+        raise _too_large()
     try:
         async with asyncio.timeout(WITHIN):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > BYTES:  # also of one that never ends: what follows is not read
-                    raise TooLarge(f"A body may have at most {BYTES} bytes.")
+            return await _collect(request)
     except TimeoutError:
         raise InputInvalid(f"The body did not arrive within {WITHIN:g} seconds.") from None
     except ClientDisconnect:
         raise InputInvalid("The body broke off.") from None
+
+
+async def _collect(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BYTES:  # also of one that never ends: what follows is not read
+            raise _too_large()
     return bytes(body)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"A body may have at most {BYTES} bytes.")
 
 
 def _refuse(_constant: str) -> NoReturn:
