@@ -362,7 +362,8 @@ async def test_a_stop_before_the_charge_prevents_the_call() -> None:
 # ---- ownership ----------------------------------------------------------------------------------
 
 
-@pytest.mark.behaviour("H10", "H11", "X2")
+@pytest.mark.behaviour("H10", "H11")
+@pytest.mark.fault("X2")
 @pytest.mark.parametrize("operation", ["fence", "head", "charge", "append", "settle"])
 async def test_a_controller_that_was_overtaken_in_any_operation_goes_away_in_silence(operation: str) -> None:
     worker = playing([Say("one"), Return(1)], [Say("two"), Return(2)])

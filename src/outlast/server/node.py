@@ -120,7 +120,6 @@ class Node:
                 pause = LOOK_EVERY
                 try:
                     pause = await self._look_once(tasks)
-                    self._is_well()
                 except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
                     self._is_troubled(error)
                 await bell.wait(max(LOOK_AGAIN, pause))
@@ -135,6 +134,7 @@ class Node:
         if self._controllers:
             await self._hand_over_stops()
         due = await runs.due(self._workers.keys(), limit=LOOK_AT + len(self._starting) + self._passed_over)
+        self._is_well()  # before any of them is claimed (rule 3)
         self._passed_over = 0
         for run in due.runs:
             if run.log in self._starting or run.log in self._controllers:

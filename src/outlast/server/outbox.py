@@ -44,6 +44,7 @@ class Outbox:
         self._conditions = conditions
         self._under_way: set[asyncio.Task[None]] = set()
         self._left_behind: set[asyncio.Task[None]] = set()
+        self._troubled = False
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -65,8 +66,11 @@ class Outbox:
         try:
             aborts = await self._runs.take_aborts(names, hold=HOLD, limit=AT_ONCE - len(self._under_way))
         except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
-            self._report_trouble(error)
+            if not self._troubled:
+                self._report_trouble(error)
+            self._troubled = True
             return
+        self._troubled = False
         for abort in aborts:
             delivery = asyncio.create_task(self._deliver(abort), name=f"abort {abort.run.log}")
             self._under_way.add(delivery)
