@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from outlast.assembly.outlast import Outlast
-from outlast.cli.listener import PortTaken, address_of, check_exposure, listen, resolve
+from outlast.cli.listener import UNHEARD, PortTaken, address_of, check_exposure, listen, resolve
 from outlast.errors import SettingsError
 
 
@@ -73,3 +73,13 @@ def test_other_machines_are_let_in_by_those_who_say_so() -> None:
 
     for open_one in (Outlast("sqlite://", authenticate=authenticate), Outlast("sqlite://", allow_anonymous=True)):
         check_exposure(open_one, resolve("0.0.0.0", 8400))
+
+
+@pytest.mark.behaviour("F11")
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such option")
+def test_a_connection_whose_client_is_gone_is_freed_within_the_stated_bound() -> None:
+    with listen(resolve("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()[:2]):
+        connection, _ = listener.accept()
+        with connection:
+            unheard = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert unheard == UNHEARD * 1000

@@ -11,6 +11,8 @@ from outlast.assembly.outlast import Outlast
 from outlast.errors import SettingsError
 
 PORT: Final = 8400
+UNHEARD: Final = 30.0
+"""Seconds a client may leave bytes unacknowledged: a dead one is freed this long after the next heartbeat (F11)."""
 
 
 class PortTaken(SettingsError):
@@ -56,6 +58,8 @@ def listen(place: Place) -> socket.socket:
     try:
         if os.name != "nt":  # there it would let two servers share a port; here it lets one come back at once
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # its connections inherit it; elsewhere the system's own timeout holds
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNHEARD * 1000))
         listener.bind((place.host, place.port))
         listener.listen()
     except OSError as error:
