@@ -96,7 +96,7 @@ class Standstill:
 
 
 Fault: TypeAlias = ErrorBefore | ErrorAfter | Slow | LateAnswer | Gate | Death | Standstill
-F = TypeVar("F", ErrorBefore, ErrorAfter, Slow, LateAnswer, Gate, Death, Standstill)
+F = TypeVar("F", bound=Fault)
 
 
 class Faults(Protocol):
