@@ -1,0 +1,1 @@
+"""Measures Outlast as ratios against primitives and peers, alternating in one run."""

@@ -1,0 +1,20 @@
+"""Every row of the bench by its name; `share` is how much of the full load is carried, less only where it is tested."""
+
+from collections.abc import Callable, Mapping
+
+from bench import append, death, disk, startup, stream
+from bench.measure import Row
+
+ROWS: Mapping[str, Callable[[float], Row]] = {
+    "append-one": append.one,
+    "append-many": append.many,
+    "append-busy": append.busy,
+    "disk-lag": disk.lag,
+    "disk-power": disk.power,
+    "stream-fast": stream.fast,
+    "stream-slow": stream.slow,
+    "start-import": startup.importing_it,
+    "start-serve": startup.serving_it,
+    "death-restart": death.restart,
+    "death-takeover": death.takeover,
+}
