@@ -19,6 +19,7 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 @pytest.fixture
 async def process() -> Process:
     bring_processes(asyncio.get_running_loop())
+    bring_processes(asyncio.get_running_loop())
     return Process("p")
 
 

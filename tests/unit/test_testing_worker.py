@@ -16,6 +16,7 @@ from outlast.testing.worker import (
     Deaf,
     Die,
     Emit,
+    Freeze,
     Hang,
     Raise,
     Return,
@@ -133,9 +134,19 @@ async def test_it_ends_with_its_process_even_when_deaf(steps: tuple[Step, ...]) 
     assert now() == 1.0
 
 
-async def test_only_what_runs_in_a_process_can_die() -> None:
+async def test_its_process_may_stand_still_and_go_on() -> None:
+    bring_processes(asyncio.get_running_loop())
+    process, worker = Process("node-1"), playing(Freeze(30), Return("thawed"))
+    calling = process.start(call(worker))
+    await asyncio.sleep(20)
+    assert (process.paused, calling.done()) == (True, False)
+    assert (await calling, now()) == (b'"thawed"', 30.0)
+
+
+@pytest.mark.parametrize("step", [Die(), Freeze(1)])
+async def test_only_what_runs_in_a_process_can_die_or_stand_still(step: Step) -> None:
     with pytest.raises(WorkerRaised) as raised:
-        await call(playing(Die()))
+        await call(playing(step))
     assert isinstance(raised.value.__cause__, ProcessLookupError)
 
 

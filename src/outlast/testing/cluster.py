@@ -154,7 +154,7 @@ class Cluster:
     """A store, workers, nodes that come and go, and the history of it all. Times are virtual seconds.
 
     `store` is one in memory unless a test brings its own, open; `clock` is that one's. The same `seed` rolls the same
-    jitter.
+    jitter. Two clusters over one file need a `prefix` each for the ids they mint.
     """
 
     def __init__(
@@ -168,6 +168,7 @@ class Cluster:
         admit: Admit | None = None,
         clock: LoopClock | None = None,
         store: Store | None = None,
+        prefix: str = "minted",
     ) -> None:
         self.workers = workers
         self.members: list[Member] = []
@@ -176,14 +177,14 @@ class Cluster:
         self.history = History(policy=recovery or RecoveryPolicy())
         self.conditions = Conditions(
             report=lambda _fact: None,
-            mint=self._mint,
+            mint=lambda: next(self._ids),
             jitter=random.Random(seed).random,
             recovery=self.history.policy,
             lease=lease or LeasePolicy(),
             limits=limits or LogLimits(),
             admit=admit,
         )
-        self._numbers = itertools.count(1)
+        self._ids = (f"{prefix}-{number}" for number in itertools.count(1))
         self._loop = asyncio.get_running_loop()
         self._owns_store = store is None
         for worker in workers.values():
@@ -279,9 +280,6 @@ class Cluster:
         return self.history
 
     # ---- inside -----------------------------------------------------------------------------
-
-    def _mint(self) -> str:
-        return f"minted-{next(self._numbers)}"
 
     def _watch(self, worker: ScriptedWorker) -> None:
         note, time = self.history.note, self._loop.time

@@ -19,7 +19,7 @@ The rules of this file:
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 TURNS = 1000
 """Turns of the loop a killed process may need: each `finally` that waits costs its task one."""
@@ -27,6 +27,7 @@ TURNS = 1000
 T = TypeVar("T")
 
 _owners: "WeakKeyDictionary[asyncio.Task[Any], Process]" = WeakKeyDictionary()
+_brought: "WeakSet[asyncio.AbstractEventLoop]" = WeakSet()
 _outside = False
 
 
@@ -146,7 +147,10 @@ class _Stoppable(Coroutine[Any, Any, T]):
 
 
 def bring_processes(loop: asyncio.AbstractEventLoop) -> None:
-    """Let tasks of `loop` belong to processes from now on. Call it once."""
+    """Let tasks of `loop` belong to processes from now on; harmless twice."""
+    if loop in _brought:
+        return
+    _brought.add(loop)
     make: Callable[..., Any] = loop.get_task_factory() or _plain_task
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:  # noqa: ANN401 - asyncio's own, which grow with each Python

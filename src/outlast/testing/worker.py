@@ -69,6 +69,13 @@ class Die:
 
 
 @dataclass(frozen=True, slots=True)
+class Freeze:
+    """Let the whole process stand still for `seconds`, and go on."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Raise:
     """Raise `error`; `outlast.Retry` among others."""
 
@@ -82,7 +89,7 @@ class Return:
     result: JSON
 
 
-Step: TypeAlias = Say | Emit | Work | Chatter | Hang | Deaf | Die | Raise | Return
+Step: TypeAlias = Say | Emit | Work | Chatter | Hang | Deaf | Die | Freeze | Raise | Return
 
 # ---- what was asked of it -----------------------------------------------------------------------
 
@@ -199,17 +206,26 @@ async def _silently(step: Step) -> None:
         case Deaf(seconds):
             await _deaf(seconds)
         case Die():
-            process = Process.current()
-            if process is None:
-                raise ProcessLookupError("only what runs in a process can die with it")
-            process.kill()
+            _own_process().kill()
             await asyncio.get_running_loop().create_future()  # the dead wait for nothing, for ever
+        case Freeze(seconds):
+            process = _own_process()
+            process.pause()
+            asyncio.get_running_loop().call_later(seconds, process.resume)
+            await asyncio.sleep(0)  # from here on it stands still
         case Raise(error):
             raise error
         case Hang():
             await asyncio.get_running_loop().create_future()  # for ever: that is the point
         case _:
             raise TypeError(f"{step} is nothing that this can do")
+
+
+def _own_process() -> Process:
+    process = Process.current()
+    if process is None:
+        raise ProcessLookupError("only what runs in a process can die with it, or stand still")
+    return process
 
 
 async def _chatter(seconds: float) -> AsyncGenerator[Said, None]:
