@@ -11,6 +11,7 @@ Rules:
 import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -165,9 +166,11 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Look from now on; harmless while looking."""
+        """Look from now on, for what comes after this moment; harmless while looking."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
+            with suppress(StoreError):  # without it the first look rings once for nothing
+                self._before = self._see()
+            self._set_timer()
 
     def end(self) -> None:
         """Look no more."""
@@ -175,13 +178,19 @@ class Watch:
             self._timer.cancel()
             self._timer = None
 
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
+
+    def _see(self) -> Look:
+        return self._peek(lambda query: look(query, self._bells.logs, before=self._before))
+
     def _look(self) -> None:
         self._timer = None
         if not self._bells:
             return
-        self.begin()
+        self._set_timer()
         try:
-            seen = self._peek(lambda query: look(query, self._bells.logs, before=self._before))
+            seen = self._see()
         except StoreError:
             return  # a hint that is late; whoever needs the file meets the error itself
         if seen is not self._before:

@@ -57,9 +57,11 @@ class Checkpointer:
 
     def _run(self) -> None:
         with suppress(sqlite3.Error), closing(connect(self._path, timeout=LOCK_TIMEOUT)) as connection:
-            while not self._closing:
+            last = False
+            while not last:
                 self._wake.wait()  # no deadline: with nothing written there is nothing to do; close wakes it
                 self._wake.clear()
+                last = self._closing
                 checkpoint(connection)
 
 

@@ -215,18 +215,21 @@ class Engine:
         """Answer what a failed transaction leaves to be answered, and put back what is to be tried again."""
         if is_busy(error):
             self._put_back(ground, group, error)
-        elif len(group) == 1:
-            _refuse(group, error)
-        else:
+        elif len(group) > 1:
             self._run_apart(ground, deque(group))
+        elif group:
+            _refuse(group, error)
+        else:  # no transaction could begin, whatever is asked for
+            _refuse(self._queue, error)
+            self._queue.clear()
 
     def _run_apart(self, ground: Ground, operations: deque[Operation]) -> None:
         """Run each operation of a spoiled group in a transaction of its own, until the file is busy."""
         while operations:
-            alone: list[Operation] = []
+            alone = (operations[0],)
             try:
                 with self.lock:
-                    outcomes = self._transact(ground, deque((operations[0],)), alone)
+                    outcomes = self._transact(ground, deque(alone), [])
             except Exception as error:  # noqa: BLE001 - whatever an operation raises is its caller's
                 if is_busy(error):
                     self._put_back(ground, operations, error)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from outlast.errors import StoreError
+from outlast.errors import RunNotFound, StoreError
 from outlast.log.cursor import Cursor, chain
 from outlast.log.event import Event, StoredEvent
 from outlast.run import Token
@@ -52,6 +52,6 @@ class SQLiteLogs:
     def subscribe(self, log: str) -> Subscription:
         try:
             seq = self._engine.peek(lambda query: head(query, log)).cursor.seq
-        except StoreError:
+        except (StoreError, RunNotFound):
             seq = None  # then the first look wakes the waiter once for nothing
         return self._bells.subscribe_log(log, seq=seq)

@@ -35,13 +35,15 @@ def mark(connection: sqlite3.Connection) -> Mark:
 class PowerSync:
     """The syncs of one file's WAL. `mark` tells what is committed so far, `sync` does one sync of a descriptor."""
 
-    def __init__(self, path: Path, mark: Callable[[], Mark], *, sync: Callable[[int], None] = sync_data) -> None:
+    def __init__(self, path: Path, mark: Callable[[], Mark], *, sync: Callable[[int], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._mark = mark
-        self._sync = sync
+        self._sync = sync or sync_data
         self._covered: Mark | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._covering: Mark | None = None
         self._in_flight: asyncio.Future[None] | None = None
+        self._on_board: list[asyncio.Future[None]] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self._failed = False
         # The WAL file stays the same one for as long as a connection is open, and SQLite's own locks are on other
         # files: closing this descriptor drops none of them.
@@ -55,14 +57,17 @@ class PowerSync:
         It fails with `StoreUnavailable`.
         """
         future: asyncio.Future[None] = self._loop.create_future()
+        mark = self._mark()
         if self._failed:
             future.set_exception(_unknown())
-        elif self._covered == self._mark():
+        elif mark == self._covered:
             future.set_result(None)
+        elif self._in_flight is None:
+            self._begin(mark, [future])
+        elif mark == self._covering:
+            self._on_board.append(future)
         else:
             self._waiting.append(future)
-            if self._in_flight is None:
-                self._begin()
         return future
 
     async def close(self) -> None:
@@ -72,26 +77,25 @@ class PowerSync:
         self._thread.shutdown()
         os.close(self._descriptor)
 
-    def _begin(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        mark = self._mark()
+    def _begin(self, mark: Mark, on_board: "list[asyncio.Future[None]]") -> None:
+        self._covering, self._on_board, self._waiting = mark, on_board, []
         self._in_flight = self._loop.run_in_executor(self._thread, self._sync, self._descriptor)
-        self._in_flight.add_done_callback(lambda done: self._end(done, mark, waiting))
+        self._in_flight.add_done_callback(self._end)
 
-    def _end(self, done: "asyncio.Future[None]", mark: Mark, waiting: "list[asyncio.Future[None]]") -> None:
+    def _end(self, done: "asyncio.Future[None]") -> None:
         self._in_flight = None
-        self._failed = self._failed or done.cancelled() or done.exception() is not None
-        if not self._failed:
-            self._covered = mark
-        for future in waiting:
-            if future.done():
-                continue
-            if self._failed:
-                future.set_exception(_unknown())
-            else:
+        self._failed = done.cancelled() or done.exception() is not None
+        if self._failed:
+            for future in (*self._on_board, *self._waiting):
+                if not future.done():
+                    future.set_exception(_unknown())
+            return
+        self._covered = self._covering
+        for future in self._on_board:
+            if not future.done():
                 future.set_result(None)
         if self._waiting:
-            self._begin()
+            self._begin(self._mark(), self._waiting)
 
 
 def _sync_folder(folder: Path) -> None:

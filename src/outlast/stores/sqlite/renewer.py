@@ -8,6 +8,7 @@ lock. The lock of the *file* is waited for by SQLite itself, in short naps witho
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 from outlast.errors import StoreUnavailable
@@ -62,20 +63,23 @@ class SQLiteRenewer:
     def _renew(self, *, stalled: bool) -> Renewal:
         if self._connection is None:
             self._connection = self._connect()
-        connection = self._connection
-        transaction = Transaction(connection)
-        transaction.begin()
-        try:
-            transaction.now = self._clock.now()
-            until = transaction.now + (0.0 if stalled else self._ttl)
-            nodes.write_lease(transaction, self._node, until=until, boot_id=self._clock.boot_id, stalled=stalled)
-            if stalled:
-                transaction.stir()
-            held = transaction.execute(
-                "SELECT log, epoch FROM runs WHERE holder = ? AND settled_at IS NULL", (self._node,)
-            ).fetchall()
-            transaction.execute("COMMIT")
-        except BaseException:
-            connection.rollback()
-            raise
+        with closing(Transaction(self._connection)) as transaction:
+            transaction.begin()
+            try:
+                renewal = self._write(transaction, stalled=stalled)
+                transaction.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+        return renewal
+
+    def _write(self, transaction: Transaction, *, stalled: bool) -> Renewal:
+        transaction.now = self._clock.now()
+        until = transaction.now + (0.0 if stalled else self._ttl)
+        nodes.write_lease(transaction, self._node, until=until, boot_id=self._clock.boot_id, stalled=stalled)
+        if stalled:
+            transaction.stir()
+        held = transaction.execute(
+            "SELECT log, epoch FROM runs WHERE holder = ? AND settled_at IS NULL", (self._node,)
+        ).fetchall()
         return Renewal(until=until, held={row["log"]: row["epoch"] for row in held})

@@ -76,6 +76,7 @@ class SQLiteStore:
         if ground.checkpointer is not None:
             ground.checkpointer.close()
         with self._engine.lock:
+            ground.transaction.close()
             ground.connection.close()  # the last one of a file moves the whole WAL into it and deletes it
         if self._locks is not None:
             self._locks.close()

@@ -22,10 +22,11 @@ class Transaction(Query):
     its own: what a statement answers is read before the next is executed.
     """
 
-    __slots__ = ("executemany", "grown", "size", "stirred")
+    __slots__ = ("close", "executemany", "grown", "size", "stirred")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         cursor = connection.cursor()
+        self.close = cursor.close  # or a statement that failed would keep the connection's files open
         self.execute = cursor.execute
         self.executemany = cursor.executemany
         self.now = 0.0
