@@ -129,6 +129,14 @@ def test_a_cursor_taken_at_its_word_cannot_be_gone_on_from() -> None:
 HEAD = Cursor(9, CHAIN)
 
 
+def test_the_reasons_of_a_gap_are_the_published_words() -> None:
+    assert {reason.name: reason.value for reason in GapReason} == {
+        "TRIMMED": "trimmed",
+        "AHEAD": "ahead",
+        "MISMATCH": "mismatch",
+    }
+
+
 @pytest.mark.parametrize(
     ("requested", "first", "found", "reason"),
     [
