@@ -6,7 +6,8 @@
 
 Rules:
 1. Whatever ends the driving is an `Ending`, and the first one decides: a failure after a stop stays a stop (H14).
-   Only a worker that came to its end by itself beats an ending that was decided while it did.
+   Only a worker that came to its end by itself beats a stop or a hand-off of that very moment. One that was told to
+   end has not: what it returns then is what it had so far. And none returns past a refusal (H13).
 2. What the worker said before the ending is made durable first. A completed run whose last words cannot be stored
    is not completed.
 3. A controller that finds another claim on its run goes away in silence: no settle, no clean-up, no abort (H10).
@@ -199,30 +200,32 @@ class Controller:
         try:
             either: set[asyncio.Future[Any]] = {call, self._ending}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)  # no deadline: a worker's time is its own
-            if not call.done():
-                call.cancel()
-                await asyncio.wait({call}, timeout=self._conditions.stop_grace)
+            if call.done():
+                return self._ending_of(call)
+            call.cancel()
+            await asyncio.wait({call}, timeout=self._conditions.stop_grace)
         finally:
             if not call.done():
                 call.cancel()
                 self.left_behind = call
-        return self._ending_of(call)
+            elif not call.cancelled():
+                call.exception()  # heard, so that nobody prints it (W17)
+        return self._ending.result()
 
     def _ending_of(self, call: "asyncio.Task[bytes | None]") -> Ending:
-        if call.done() and not call.cancelled() and call.exception() is None:
-            return Finished(result=call.result())
-        if self._ending.done():
-            return self._ending.result()
+        decided = self._ending.result() if self._ending.done() else None
+        if isinstance(decided, Raised):
+            return decided
         try:
-            call.result()
+            return Finished(result=call.result())
         except asyncio.CancelledError as error:
             cancelled = WorkerRaised("the worker cancelled itself")
             cancelled.__cause__ = error
-            return Raised(error=cancelled)
+            return decided or Raised(error=cancelled)
         except Exception as error:  # noqa: BLE001 - every error has its reaction
-            self._report_failure(error)
-            return Raised(error=error)
-        raise AssertionError("a call that is done has a result or an error")
+            if decided is None:
+                self._report_failure(error)
+            return decided or Raised(error=error)
 
     async def _wait_for_try(self, tries: int) -> None:
         conditions = self._conditions

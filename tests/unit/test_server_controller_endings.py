@@ -1,0 +1,160 @@
+"""What decides how a run ends when its worker was told to end and has something to say about it."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from outlast.errors import LogRefused
+from outlast.log.limits import LogLimits
+from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Run, Status
+from outlast.testing.clock import VirtualLoop
+from outlast.testing.cluster import Cluster
+from outlast.testing.invariants import check
+from outlast.testing.worker import Deaf, Hang, Raise, Return, Say, ScriptedWorker
+from outlast.workers.base import ActiveRun
+from outlast.workers.function import Function, FunctionWorker
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return ("asyncio", {"loop_factory": VirtualLoop})
+
+
+async def obedient(run: ActiveRun) -> str:
+    """Come to an early end when told, as many workers do, and return what there is by then."""
+    await run.say("half")
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        await asyncio.sleep(1)  # cleaning up
+        return "half an answer"
+    return "a whole answer"
+
+
+async def ended_by(function: Function, end: str) -> tuple[Run, list[str]]:
+    """Let a run be driven for a while by the function, and end it; return its row then, and its log's types."""
+    async with Cluster({"chat": FunctionWorker(function)}) as cluster:
+        member = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await asyncio.sleep(10)
+        if end == "stop":
+            await cluster.intake.stop(owner="", id="r1", reason="enough")
+            row = await cluster.outcome("r1", within=10)
+        else:
+            await member.close()
+            row = await cluster.row("r1")
+        return row, [stored.event.type for stored in await cluster.log(run)]
+
+
+@pytest.mark.behaviour("S5", "H14")
+async def test_a_worker_that_ends_early_because_it_was_stopped_has_not_completed_its_run() -> None:
+    row, types = await ended_by(obedient, "stop")
+    assert row.outcome == Cancelled(reason="enough")
+    assert types == ["run.started", "text", "run.cancelled"]
+
+
+@pytest.mark.behaviour("H14")
+async def test_a_worker_that_ends_early_because_its_node_closes_has_not_completed_its_run() -> None:
+    row, types = await ended_by(obedient, "close")
+    assert (row.status, row.cause, row.holder) == (Status.ACTIVE, Cause.HANDOFF, None)
+    assert types == ["run.started", "text"]
+
+
+@pytest.mark.behaviour("H13", "L4")
+@pytest.mark.parametrize("afterwards", ["returns", "raises", "goes on"])
+async def test_a_worker_that_does_not_care_about_the_limit_of_its_log_still_fails_by_it(afterwards: str) -> None:
+    async def careless(run: ActiveRun) -> str:
+        await run.say("fits")
+        with suppress(LogRefused):
+            await run.say("does not")
+        if afterwards == "raises":
+            raise ValueError("something else")
+        if afterwards == "goes on":
+            await asyncio.sleep(60)
+        return "done"
+
+    async with Cluster({"chat": FunctionWorker(careless)}, limits=LogLimits(events=1)) as cluster:
+        await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        row = await cluster.outcome("r1", within=10)
+        types = [stored.event.type for stored in await cluster.log(run)]
+    assert isinstance(row.outcome, Failed)
+    assert row.outcome.code is FailureCode.LOG_FULL
+    assert types == ["run.started", "text", "run.failed"]
+
+
+@pytest.mark.behaviour("H14")
+async def test_a_worker_that_comes_to_its_end_in_the_moment_of_the_stop_has_completed_its_run() -> None:
+    done = asyncio.Event()
+
+    async def just_ending(run: ActiveRun) -> str:
+        await done.wait()
+        return "whole"
+
+    async with Cluster({"chat": FunctionWorker(just_ending)}) as cluster:
+        member = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await cluster.until("r1", lambda row: row.budget.calls == 1, within=5)
+        await asyncio.sleep(0.1)
+        (controller,) = member.node._controllers.values()
+        done.set()
+        await asyncio.sleep(0)  # the worker has returned, and its controller does not know yet
+        controller.stop("enough")
+        row = await cluster.outcome("r1", within=5)
+    assert row.outcome == Completed(result=b'"whole"')
+
+
+@pytest.mark.behaviour("W17")
+@pytest.mark.parametrize("last", [Raise(ValueError("s3cret")), Say("s3cret"), Return("s3cret")])
+async def test_what_a_worker_left_behind_says_at_last_is_in_nobodys_log(
+    last: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = ScriptedWorker(lambda _call: [Deaf(20), last])
+    with caplog.at_level(logging.DEBUG):
+        async with Cluster({"chat": worker}) as cluster:
+            await cluster.join("a")
+            await cluster.start("chat", "r1")
+            await asyncio.sleep(1)
+            await cluster.intake.stop(owner="", id="r1")
+            await cluster.outcome("r1", within=10)
+            await asyncio.sleep(30)
+            assert worker.calls[0].deaf
+            assert worker.calls[0].ended_at == 20.0
+            check(await cluster.finish())
+    assert "s3cret" not in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.behaviour("W17")
+async def test_a_worker_left_behind_by_a_controller_that_was_cancelled_is_in_nobodys_log_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker = ScriptedWorker(lambda _call: [Deaf(40), Raise(ValueError("s3cret"))])
+    async with Cluster({"chat": worker}) as cluster:
+        member = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        (host,) = member.node._hosts
+        host.cancel()
+        await asyncio.wait({host})
+        await asyncio.sleep(60)
+        assert worker.calls[0].ended_at == 40.0
+    assert "s3cret" not in caplog.text
+
+
+async def test_a_worker_that_hangs_is_cancelled_with_its_controller() -> None:
+    worker = ScriptedWorker(lambda _call: [Hang()])
+    async with Cluster({"chat": worker}) as cluster:
+        member = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        (host,) = member.node._hosts
+        host.cancel()
+        await asyncio.wait({host})
+        await asyncio.sleep(0)
+        assert worker.calls[0].ended_at == 1.0
