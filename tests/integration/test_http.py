@@ -257,7 +257,7 @@ async def test_five_megabytes_of_headers_are_refused() -> None:
 async def test_nothing_of_a_request_comes_back_in_a_header() -> None:
     async with staged() as stage, site(stage) as here, served(here.app) as port:
         await stage.start()
-        for path in ("/runs/r1%0d%0amarker:%201/events", "/marker", "/runs/marker%00", "/runs?before=marker%0d%0a"):
+        for path in ("/runs/r1%0d%0amarker:%201/events", "/marker", "/runs/marker%00", "/runs?after=marker%0d%0a"):
             status, answer = await answer_to(
                 port, f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
             )

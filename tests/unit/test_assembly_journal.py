@@ -11,6 +11,7 @@ from outlast.facts import (
     Fact,
     NodeStarted,
     RunClaimed,
+    RunReleased,
     RunSettled,
     StoreTroubled,
     WorkerFailed,
@@ -55,6 +56,13 @@ def test_a_workers_traceback_is_on_its_line_innermost_first(caplog: pytest.LogCa
 def test_trouble_is_a_warning(fact: Fact, caplog: pytest.LogCaptureFixture) -> None:
     record(fact)
     assert caplog.records[0].levelno == logging.WARNING
+
+
+@pytest.mark.parametrize(("cause", "level"), [(Cause.HANDOFF, logging.INFO), (Cause.STORE, logging.WARNING)])
+def test_a_planned_hand_off_is_no_trouble(cause: Cause, level: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outlast")
+    record(RunReleased(run="l1", cause=cause))
+    assert caplog.records[0].levelno == level
 
 
 def test_what_goes_well_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

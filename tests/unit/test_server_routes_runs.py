@@ -177,7 +177,7 @@ async def test_an_id_that_tries_to_be_more_is_not_found_and_harms_nothing(id: st
         for path in ("/runs/{}", "/runs/{}/events"):
             assert (await here.client.get(path.format(quote(id, safe="")))).status_code == 404
         assert (await here.client.post(f"/runs/{quote(id, safe='')}/stop")).status_code in {400, 404}
-        for name in ("before", "status"):
+        for name in ("after", "status"):
             assert (await here.client.get("/runs", params={name: id})).status_code == 400
         assert await refused(here, "/runs", {**START, "id": id}) == (400, "input_invalid")
         assert [run["id"] for run in (await here.client.get("/runs")).json()["runs"]] == ["r1"]
@@ -258,7 +258,7 @@ async def test_runs_are_listed_newest_first_page_by_page() -> None:
             found += [run["id"] for run in page["runs"]]
             if page["next"] is None:
                 break
-            before = {"before": page["next"]}
+            before = {"after": page["next"]}
         assert found == ["r4", "r3", "r2", "r1", "r0"]
 
 
@@ -273,7 +273,7 @@ async def test_a_list_tells_rows_without_heads_and_can_be_narrowed_to_a_status()
         assert (await here.client.get("/runs", params={"status": "parked"})).json() == {"runs": [], "next": None}
 
 
-@pytest.mark.parametrize("query", ["status=running", "limit=0", "limit=201", "limit=x", "before=a%20b", "status="])
+@pytest.mark.parametrize("query", ["status=running", "limit=0", "limit=201", "limit=x", "after=a%20b", "status="])
 async def test_a_list_that_is_asked_for_nonsense_is_refused(query: str) -> None:
     async with staged() as stage, site(stage) as here:
         answer = await here.client.get(f"/runs?{query}")

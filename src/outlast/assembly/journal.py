@@ -18,6 +18,7 @@ from outlast.facts import (
     StoreTroubled,
     WorkerFailed,
 )
+from outlast.run import Cause
 
 logger = logging.getLogger("outlast")
 
@@ -38,6 +39,8 @@ def _level(fact: Fact) -> int:
             return logging.ERROR
         case RunClaimed(exhausted=limit) if limit is not None:
             return logging.WARNING
+        case RunReleased(cause=Cause.HANDOFF):  # a deploy, nothing to wake up for
+            return logging.INFO
         case _:
             return logging.WARNING if isinstance(fact, _WARNINGS) else logging.INFO
 

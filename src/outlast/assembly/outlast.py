@@ -5,9 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Literal, Self, TypeVar
 
-from starlette.routing import Router
-from starlette.types import Receive, Scope, Send
-
+from outlast.assembly.application import Application
 from outlast.assembly.serving import Serving
 from outlast.assembly.settings import Settings
 from outlast.assembly.stores import open_store
@@ -19,7 +17,6 @@ from outlast.run import Run
 from outlast.server.access import Access, Authenticate
 from outlast.server.conditions import Admit
 from outlast.server.intake import NOT_STARTED, is_id
-from outlast.server.routes.problem import problem
 from outlast.stores.base import Stopped, Store
 from outlast.wire.native import status_document
 from outlast.workers.base import Worker
@@ -85,6 +82,7 @@ class Outlast:
         self.authenticate = authenticate
         self.admit = admit
         self.workers: dict[str, Worker] = {}
+        self.app = Application(self.lifespan, lambda: None if self._serving is None else self._serving.app)
         self._serving: Serving | None = None
 
     # ---- workers ----------------------------------------------------------------------------
@@ -133,18 +131,6 @@ class Outlast:
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving.close()
-
-    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the routes, as an ASGI application: `app.mount("/agents", outlast.app)`.
-
-        Its lifespan is the object's own, so it may also be served by itself, at the root.
-        """
-        if scope["type"] == "lifespan":
-            await Router(lifespan=self.lifespan)(scope, receive, send)
-        elif self._serving is None:
-            await problem(NotStarted(NOT_STARTED))(scope, receive, send)
-        else:
-            await self._serving.app(scope, receive, send)
 
     def begin_close(self) -> None:
         """Take no new runs and send the readers away, ahead of the lifespan's end; from any thread, harmless twice.

@@ -150,7 +150,7 @@ $("runs").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
   links[there].focus();
 });
 
-$("older").addEventListener("click", () => look(`runs?before=${encodeURIComponent(beyond ?? "")}`));
+$("older").addEventListener("click", () => look(`runs?after=${encodeURIComponent(beyond ?? "")}`));
 
 async function look(url = "runs") {
   const older = url !== "runs";

@@ -83,10 +83,10 @@ class Runs:
     async def list(self, request: Request, owner: str) -> ASGIApp:
         """List the owner's runs, newest first, without their logs' heads."""
         limit = number(request, "limit", default=PAGE, most=LARGEST_PAGE)
-        before = request.query_params.get("before")
-        if before is not None and not is_id(before):
-            raise InputInvalid("`before` is the id of a run.")
-        runs = await self._intake.list(owner=owner, status=_status(request), before=before, limit=limit)
+        after = request.query_params.get("after")
+        if after is not None and not is_id(after):
+            raise InputInvalid("`after` is the id of a run.")
+        runs = await self._intake.list(owner=owner, status=_status(request), before=after, limit=limit)
         now = await self._store.runs.now()
         documents = [native.run_document(run, policy=self._policy, now=now) for run in runs]
         return _json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None})
