@@ -142,7 +142,7 @@ async def test_a_worker_runs_a_mebibyte_ahead_and_no_further_but_one_larger_even
 
 @pytest.mark.behaviour("L2", "H4")
 @pytest.mark.parametrize("fault", [ErrorBefore(StoreUnavailable("x")), ErrorAfter(StoreUnavailable("x"))])
-async def test_an_unanswered_append_is_asked_again_and_stored_once(store: SQLiteStore, fault: Fault) -> None:
+async def test_an_unanswered_append_is_asked_again_and_stored_once(store: SQLiteStore, fault: Any) -> None:
     scene = await make(store)
     scene.script.add("append", fault, times=3)
     await scene.appender.durable(await scene.appender.put(Event("text", "once")))
