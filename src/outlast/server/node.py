@@ -3,8 +3,9 @@
 Rules:
 1. Every node does all of this; nothing is elected. Readers only read: they never start or claim anything (A4).
 2. Its loops report what they could not do, and go on.
-3. A node that has just regained its store waits one TTL before it claims others' runs, so that their holders renew
-   first (H18).
+3. A node that has not looked for as long as a renewal takes, because its store was away or its machine asleep, waits
+   one TTL before it claims others' runs, so that their holders renew first (H18). The store's clock counts: it goes
+   on while a machine sleeps.
 4. A run it holds by the rows has a controller, or is on its way to be released (O1).
 """
 
@@ -68,7 +69,8 @@ class Node:
         self._left_behind: set[asyncio.Task[bytes | None]] = set()
         self._keeper: Keeper | None = None
         self._passed_over = 0
-        self._troubled_since: float | None = None
+        self._is_troubled = False
+        self._looked_at = 0.0
         self._takes_over_from = 0.0
 
     async def run(self, on_started: Callable[[], None]) -> None:
@@ -79,6 +81,7 @@ class Node:
         runs, lease, report = self._store.runs, self._conditions.lease, self._conditions.report
         loop = asyncio.get_running_loop()
         await runs.join(self.id, ttl=lease.ttl)
+        self._looked_at = await runs.now()
         self._keeper = Keeper(
             self._store.renewer(self.id, ttl=lease.ttl),
             lease,
@@ -121,7 +124,9 @@ class Node:
                 try:
                     pause = await self._look_once(tasks)
                 except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
-                    self._is_troubled(error)
+                    if not self._is_troubled:
+                        self._conditions.report(StoreTroubled(during="look", error=code_of(error)))
+                    self._is_troubled = True
                 await bell.wait(max(LOOK_AGAIN, pause))
         finally:
             bell.close()
@@ -134,12 +139,12 @@ class Node:
         if self._controllers:
             await self._hand_over_stops()
         due = await runs.due(self._workers.keys(), limit=LOOK_AT + len(self._starting) + self._passed_over)
-        self._is_well()  # before any of them is claimed (rule 3)
+        self._has_looked(now=due.now)  # before any of them is claimed (rule 3)
         self._passed_over = 0
         for run in due.runs:
             if run.log in self._starting or run.log in self._controllers:
                 continue
-            if run.holder is not None and asyncio.get_running_loop().time() < self._takes_over_from:
+            if run.holder is not None and due.now < self._takes_over_from:
                 self._passed_over += 1
                 continue
             self._starting.add(run.log)
@@ -154,24 +159,19 @@ class Node:
             if controller is not None and run.stop is not None:
                 controller.stop(run.stop.reason)
 
-    def _is_troubled(self, error: Exception) -> None:
-        if self._troubled_since is None:
-            self._troubled_since = asyncio.get_running_loop().time()
-            self._conditions.report(StoreTroubled(during="look", error=code_of(error)))
-
-    def _is_well(self) -> None:
-        now = asyncio.get_running_loop().time()
+    def _has_looked(self, *, now: float) -> None:
         lease = self._conditions.lease
-        if self._troubled_since is not None and now - self._troubled_since >= lease.renew_every:
-            self._takes_over_from = now + lease.ttl  # rule 3; a shorter outage cost nobody a lease
-        self._troubled_since = None
+        if now - self._looked_at >= lease.renew_every:
+            self._takes_over_from = now + lease.ttl  # rule 3; a shorter absence cost nobody a lease
+        self._looked_at = now
+        self._is_troubled = False
 
     # ---- hosting ----------------------------------------------------------------------------
 
     async def _host(self, run: Run) -> None:
         try:
             async with self._slots:
-                claimed = await self._claimant.claim(run)
+                claimed = None if self._closing.is_set() else await self._claimant.claim(run)
             if claimed is None:
                 self._passed_over += 1
                 return
@@ -208,8 +208,12 @@ class Node:
 
     async def _release_the_unreleased(self) -> None:
         for log, (run, cause) in tuple(self._unreleased.items()):
-            with suppress(OwnershipError):
+            try:
                 await self._store.runs.release(run, run.token, cause)
+            except OwnershipError:  # another has it, or it was never claimed
+                pass
+            except Exception:  # noqa: BLE001, S112 - reported when it became one of these; the next look tries again
+                continue
             del self._unreleased[log]
 
     async def _let_go(self) -> None:
