@@ -61,6 +61,13 @@ def test_a_failed_renewal_proves_nothing_is_told_once_and_is_tried_again_sooner(
     assert scene.keeper.renewed_at == 105.0
 
 
+@pytest.mark.behaviour("H17")
+def test_an_error_that_nobody_classified_does_not_end_the_renewals_either() -> None:
+    scene = Scene(ValueError("odd"))
+    assert [scene.keeper.renew(), scene.keeper.renew()] == [RETRY_EVERY, POLICY.renew_every]
+    assert scene.told == [StoreTroubled(during="renewal", error="ValueError")]
+
+
 def test_trouble_that_comes_back_is_told_again() -> None:
     scene = Scene(StoreBusy("x"), None, StoreBusy("x"))
     for _ in range(3):

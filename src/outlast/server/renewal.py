@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outlast import lease
-from outlast.errors import StoreError
+from outlast.errors import code_of
 from outlast.facts import Report, StoreTroubled
 from outlast.lease import LeasePolicy
 from outlast.stores.base import Renewer
@@ -61,9 +61,9 @@ class Keeper:
         stalled = lease.is_stalled(self.beat_at, self._policy, now=sent_at)
         try:
             renewal = self._renewer.renew(stalled=stalled)
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - a loop's every turn: reported, and tried again
             if not self._troubled:
-                self._report(StoreTroubled(during="renewal", error=error.code))
+                self._report(StoreTroubled(during="renewal", error=code_of(error)))
             self._troubled = True
             return min(RETRY_EVERY, self._policy.renew_every)
         self._troubled = False
