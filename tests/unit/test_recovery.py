@@ -7,6 +7,7 @@ import pytest
 from outlast.errors import SettingsError
 from outlast.recovery import (
     HANDOFF_SPACING,
+    TRY_BASE,
     Cancel,
     Claim,
     Exhaust,
@@ -102,7 +103,7 @@ def test_a_policy_on_the_edge_of_what_works_is_taken(changes: dict[str, int]) ->
 def test_the_numbers_are_the_printed_ones() -> None:
     printed = RecoveryPolicy(takeovers=5, window=300.0, base=1.0, cap=60.0, life=20, handoffs=50, calls=64, tries=3)
     assert printed == POLICY
-    assert HANDOFF_SPACING == 1.0
+    assert (HANDOFF_SPACING, TRY_BASE) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(("waits", "calls"), [(0, 64), (1, 65), (256, 320), (257, 320)])

@@ -1,11 +1,14 @@
 """Accepting runs: what a start makes, what it finds, whom it belongs to, and how runs are listed."""
 
+from collections.abc import Awaitable, Callable
+from typing import Final
+
 import pytest
 
 from outlast.errors import IdConflict, RunNotFound, ThreadBusy
 from outlast.log.cursor import origin
 from outlast.log.limits import Usage
-from outlast.run import Completed, RecoveryBudget, Status
+from outlast.run import Cause, Completed, RecoveryBudget, Run, Status
 from outlast.stores.base import Store
 from outlast.testing.contract.bench import Contract, Workbench
 from outlast.testing.contract.scene import (
@@ -18,6 +21,7 @@ from outlast.testing.contract.scene import (
     events,
     join,
     load,
+    new_claim,
     new_run,
     start,
     take,
@@ -26,6 +30,15 @@ from outlast.testing.contract.scene import (
 
 STRANGE = ["", "r 1", "it's", 'a"b', "'; DROP TABLE runs; --", "100%_", "a\\b", "{a}:b*", "x\ny\tz", "ünï-\U0001f600"]
 """Ids that would break a statement or a key that was put together from them."""
+
+WRITES: Final[dict[str, Callable[[Store, Run], Awaitable[object]]]] = {
+    "claim": lambda store, run: store.runs.claim(run, new_claim(run, A)),
+    "charge": lambda store, run: store.runs.charge(run, run.token, number=1, limit=9),
+    "release": lambda store, run: store.runs.release(run, run.token, Cause.STORE),
+    "stop": lambda store, run: store.runs.stop(run.owner, run.id, reason=None),
+    "settle": lambda store, run: store.runs.settle(run, run.token, Completed()),
+}
+"""What names a run by its owner and id, and changes its row."""
 
 
 class Accepting(Contract):
@@ -145,6 +158,22 @@ class Accepting(Contract):
         mine, theirs = await start(store, "r1", owner=ANN), await start(store, "r2", owner=BOB)
         assert list(await store.runs.list(ANN, status=None, before=None, limit=MANY)) == [mine]
         assert list(await store.runs.list(BOB, status=None, before=None, limit=MANY)) == [theirs]
+
+    @pytest.mark.behaviour("A5")
+    @pytest.mark.parametrize("write", WRITES)
+    async def test_what_is_written_about_a_run_leaves_another_owners_of_the_same_id_as_it_is(
+        self, store: Store, write: str
+    ) -> None:
+        await join(store, A)
+        theirs = await start(store, "r1", owner=BOB)
+        mine = await start(store, "r1", owner=ANN)
+        if write != "claim":
+            mine = await take(store, mine, A)
+            theirs = await take(store, theirs, A)
+        await WRITES[write](store, mine)
+        assert await load(store, theirs) == theirs
+        assert list(await events(store, theirs)) == []
+        assert await load(store, mine) != mine
 
     # ---- reading ----
 

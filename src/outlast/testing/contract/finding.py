@@ -71,6 +71,14 @@ class Finding(Contract):
         await bench.age(20)
         assert await _due(store) == ["r1"]
 
+    async def test_a_run_whose_holder_is_gone_is_not_due_before_its_time(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        await take(store, await start(store), A, not_before=await store.runs.now() + 60)
+        await bench.age(TTL + 5)
+        assert await _due(store) == []
+        await bench.age(60)
+        assert await _due(store) == ["r1"]
+
     async def test_a_parked_run_is_due_at_the_time_it_wants_to_be_woken(self, store: Store, bench: Workbench) -> None:
         await join(store, A)
         now = await store.runs.now()
@@ -122,8 +130,11 @@ class Finding(Contract):
 
     async def test_the_longest_due_come_first_and_no_more_than_asked_for(self, store: Store, bench: Workbench) -> None:
         await join(store, A)
-        for id, seconds in (("r30", 30), ("r10", 10), ("r40", 40), ("r20", 20)):
+        now = await store.runs.now()
+        for id, seconds in (("r30", 30), ("r20", 20)):
             await _put_off(store, id, seconds)
+        for id, seconds in (("r40", 40), ("r10", 10)):
+            await take(store, await start(store, id), A, not_before=now + seconds)
         await bench.age(100)
         assert await _due(store) == ["r10", "r20", "r30", "r40"]
         assert [run.id for run in (await store.runs.due([CHAT], limit=2)).runs] == ["r10", "r20"]
@@ -140,11 +151,16 @@ class Finding(Contract):
         await start(store, "r3")
         assert await _next_in(store) == pytest.approx(30, abs=2)
 
-    async def test_the_next_time_counts_leases_that_run_out(self, store: Store) -> None:
+    async def test_the_next_time_counts_leases_that_run_out(self, store: Store, bench: Workbench) -> None:
         await join(store, A)
         run = await drive(store)
+        await take(store, await start(store, "later"), A, not_before=await store.runs.now() + 60)
         assert await _next_in(store) == pytest.approx(TTL, abs=2)
         await store.runs.settle(run, run.token, Completed())
+        assert await _next_in(store) == pytest.approx(60, abs=2)
+        await bench.age(TTL + 1)
+        assert await _next_in(store) == pytest.approx(60 - TTL, abs=3)
+        await bench.age(60)
         assert await _next_in(store) is None
 
     async def test_the_next_time_counts_cool_downs_and_parked_runs(self, store: Store, bench: Workbench) -> None:
