@@ -39,7 +39,7 @@ SLICE: Final = 0.002
 """Seconds after which a group takes no more, however few rows it has."""
 Operation: TypeAlias = tuple[Callable[[Transaction], object], int, "asyncio.Future[Any]"]
 """One caller's wish: the work, about how many rows it writes, and where the answer goes."""
-Outcome: TypeAlias = tuple["asyncio.Future[Any]", object, Exception | None]
+Reply: TypeAlias = tuple["asyncio.Future[Any]", object, Exception | None]
 """What came of an operation: where the answer goes, and its result or what it raised."""
 
 
@@ -132,7 +132,7 @@ class Engine:
     # ---- a turn -----------------------------------------------------------------------------
     #
     # Between two commits nothing is left in the processor's caches, and a call costs what a statement costs: hence
-    # tuples for operations, and few long methods where more and shorter ones would read as well.
+    # tuples for operations, and few long functions where more and shorter ones would read as well.
 
     def _flush(self) -> None:
         """Commit one group and answer it; come again while there is more."""
@@ -141,66 +141,49 @@ class Engine:
         group: list[Operation] = []
         try:
             with self.lock:
-                outcomes = self._transact(ground, queue, group)
+                replies = self._transact(ground, queue, group)
         except Exception as error:  # noqa: BLE001 - whatever an operation raises is its caller's
             self._recover(ground, group, error)
         else:
             self._refusals = 0
-            self._confirm(ground, outcomes)
+            self._confirm(ground, replies)
         if queue:
             loop, busy = ground.loop, self._refusals > 0
             self._turn = loop.call_later(pause(self._refusals), self._flush) if busy else loop.call_soon(self._flush)
 
-    def _transact(self, ground: Ground, queue: deque[Operation], group: list[Operation]) -> list[Outcome]:
+    def _transact(self, ground: Ground, queue: deque[Operation], group: list[Operation]) -> list[Reply]:
         """Move what fits from `queue` to `group` and run it in one transaction; return what came of each.
 
-        What an operation raises before it wrote anything is its outcome. Anything else spoils the group: it is raised
-        and everything is rolled back.
+        What spoils the group is raised, and everything is rolled back.
         """
-        transaction, connection, time = ground.transaction, ground.connection, ground.loop.time
+        transaction = ground.transaction
         transaction.begin()
         try:
             transaction.now = ground.clock.now()
-            closes_at = time() + SLICE
-            outcomes: list[Outcome] = []
-            room = ROWS
-            while queue and (not group or (queue[0][1] <= room and time() < closes_at)):
-                operation = queue.popleft()
-                work, rows, answer = operation
-                if answer.done():  # its caller was cancelled
-                    continue
-                group.append(operation)
-                room -= rows
-                changes = connection.total_changes
-                try:
-                    outcomes.append((answer, work(transaction), None))
-                except Exception as error:
-                    if isinstance(error, sqlite3.Error) or connection.total_changes != changes:
-                        raise
-                    outcomes.append((answer, None, chained(error)))
+            replies = _run(ground, queue, group)
             transaction.execute("COMMIT")
         except BaseException:
-            connection.rollback()
+            ground.connection.rollback()
             raise
-        return outcomes
+        return replies
 
-    def _confirm(self, ground: Ground, outcomes: list[Outcome]) -> None:
+    def _confirm(self, ground: Ground, replies: list[Reply]) -> None:
         """Answer a committed group and ring for it; with `power`, once the disk has it."""
         transaction = ground.transaction
         if ground.checkpointer is not None:
-            ground.checkpointer.wrote(len(outcomes), transaction.size)
+            ground.checkpointer.wrote(len(replies), transaction.size)
         if ground.power is None:
-            self._answer(outcomes, transaction.grown, stirred=transaction.stirred)
+            self._answer(replies, transaction.grown, stirred=transaction.stirred)
         else:
             grown, stirred = transaction.grown, transaction.stirred
             ground.power.cover().add_done_callback(
-                lambda covered: self._answer(outcomes, grown, stirred=stirred, error=covered.exception())
+                lambda covered: self._answer(replies, grown, stirred=stirred, error=covered.exception())
             )
 
     def _answer(
-        self, outcomes: list[Outcome], grown: dict[str, int], *, stirred: bool, error: BaseException | None = None
+        self, replies: list[Reply], grown: dict[str, int], *, stirred: bool, error: BaseException | None = None
     ) -> None:
-        for answer, result, refusal in outcomes:
+        for answer, result, refusal in replies:
             if answer.done():  # its caller was cancelled
                 continue
             if trouble := error or refusal:
@@ -229,14 +212,14 @@ class Engine:
             alone = (operations[0],)
             try:
                 with self.lock:
-                    outcomes = self._transact(ground, deque(alone), [])
+                    replies = self._transact(ground, deque(alone), [])
             except Exception as error:  # noqa: BLE001 - whatever an operation raises is its caller's
                 if is_busy(error):
                     self._put_back(ground, operations, error)
                     return
                 _refuse(alone, error)
             else:
-                self._confirm(ground, outcomes)
+                self._confirm(ground, replies)
             operations.popleft()
 
     def _put_back(self, ground: Ground, operations: Collection[Operation], error: Exception) -> None:
@@ -249,6 +232,31 @@ class Engine:
             _refuse(self._queue, error)
             self._queue.clear()
             self._refusals = 0
+
+
+def _run(ground: Ground, queue: deque[Operation], group: list[Operation]) -> list[Reply]:
+    """Run operations while they fit into a group: one at least.
+
+    What an operation raises before it wrote anything is its reply. Anything else it raises is raised.
+    """
+    transaction, connection, time = ground.transaction, ground.connection, ground.loop.time
+    replies: list[Reply] = []
+    room, closes_at = ROWS, time() + SLICE
+    while queue and (not group or (queue[0][1] <= room and time() < closes_at)):
+        operation = queue.popleft()
+        work, rows, answer = operation
+        if answer.done():  # its caller was cancelled
+            continue
+        group.append(operation)
+        room -= rows
+        changes = connection.total_changes
+        try:
+            replies.append((answer, work(transaction), None))
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) or connection.total_changes != changes:
+                raise
+            replies.append((answer, None, chained(error)))
+    return replies
 
 
 def _refuse(operations: Iterable[Operation], error: Exception) -> None:

@@ -9,7 +9,7 @@ Rules:
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from outlast import lease
 from outlast.errors import RunNotFound, StoreCorrupt
@@ -157,3 +157,5 @@ def outcome_columns(outcome: Outcome) -> tuple[str, bytes | None]:
             return json.dumps(describe(outcome)), None
         case Cancelled(reason=reason):
             return json.dumps({"reason": reason}), None
+        case _:
+            assert_never(outcome)
