@@ -1,8 +1,11 @@
 """What a worker is given."""
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
-from outlast.errors import InputInvalid
+from outlast.errors import Fenced, InputInvalid
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
 from outlast.run import RecoveryBudget, Run
@@ -68,3 +71,25 @@ async def test_what_is_no_event_of_a_worker_is_refused_before_it_is_queued(said:
 def test_a_worker_can_see_that_it_is_being_stopped() -> None:
     assert not active().stopping
     assert active(stopping=True).stopping
+
+
+async def test_a_worker_that_takes_no_refusal_for_an_answer_does_not_keep_the_loop_to_itself() -> None:
+    class Shut(Page):
+        async def put(self, event: Event) -> int:
+            raise Fenced("This run takes nothing more.")
+
+    run, refusals, over = active(Shut()), 0, False
+
+    async def insist() -> None:
+        nonlocal refusals
+        while not over and refusals < 1000:
+            with suppress(Fenced):
+                await (run.emit("x") if refusals % 2 else run.say("x"))
+            refusals += 1
+
+    insisting = asyncio.create_task(insist())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    over = True
+    await insisting
+    assert 0 < refusals < 100

@@ -1,6 +1,7 @@
 """A Python function as a worker: what it says, what it returns, what its failures mean, how it is ended."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
 
@@ -142,7 +143,21 @@ async def test_a_sync_generator_waits_for_room_before_it_is_asked_for_more() -> 
     assert asked == 3
 
 
-@pytest.mark.parametrize("failure", [ValueError("secret"), SystemExit(3), InputInvalid("x"), KeyError("k")])
+class Unusual(BaseException):
+    """What some libraries raise past everyone's `except Exception`."""
+
+
+FAILURES = [
+    ValueError("secret"),
+    SystemExit(3),
+    InputInvalid("x"),
+    KeyError("k"),
+    Unusual("secret"),
+    BaseExceptionGroup("secret", [Unusual()]),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
 async def test_whatever_a_worker_raises_is_a_verdict_that_keeps_its_cause(failure: BaseException) -> None:
     async def work(run: ActiveRun) -> None:
         raise failure
@@ -162,6 +177,51 @@ async def test_a_sync_worker_that_raises_is_a_verdict_too() -> None:
     with pytest.raises(WorkerRaised):
         await stage.call(work)
     assert stage.said == ["before"]
+
+
+# A future takes no StopIteration, and a task that raises KeyboardInterrupt ends its loop.
+@pytest.mark.parametrize(
+    "failure", [*FAILURES, StopIteration("secret"), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+)
+async def test_whatever_a_thread_raises_is_a_verdict_that_keeps_its_cause(failure: BaseException) -> None:
+    def work(run: ActiveRun) -> None:
+        raise failure
+
+    with pytest.raises(WorkerRaised) as caught:
+        async with asyncio.timeout(10):
+            await Stage().call(work)
+    assert caught.value.__cause__ is failure
+
+
+async def test_what_a_stopped_thread_raises_is_printed_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def work(run: ActiveRun) -> None:
+        entered.set()
+        release.wait(10)
+        raise ValueError("secret")
+
+    call = asyncio.create_task(Stage().call(work))
+    while not entered.is_set():
+        await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.sleep(0)
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    del call
+    gc.collect()
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("failure", [Retry("again"), MemoryError()])
+async def test_what_passes_as_it_is_does_so_from_a_thread(failure: Exception) -> None:
+    def work(run: ActiveRun) -> None:
+        raise failure
+
+    with pytest.raises(type(failure)) as caught:
+        await Stage().call(work)
+    assert caught.value is failure
 
 
 @pytest.mark.parametrize("failure", [Retry("again"), MemoryError()])
@@ -267,4 +327,10 @@ async def test_an_abort_is_told_the_run_and_none_is_needed() -> None:
     await FunctionWorker(lambda run: None, on_abort=on_abort).abort(row)
     await FunctionWorker(lambda run: None).abort(row)
     assert told == ["r1"]
+
+    async def exits(id: str) -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(WorkerRaised):
+        await FunctionWorker(lambda run: None, on_abort=exits).abort(row)
     assert FunctionWorker(lambda run: None).kind is Kind.RESTART

@@ -65,11 +65,18 @@ class Serving:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Open the store and start the node; raises what kept them from starting."""
+        """Open the store and start the node; raises what kept them from starting. Cancelled, it leaves nothing."""
         self._task = asyncio.create_task(self._run(), name="outlast")
         started = asyncio.create_task(self._started.wait())
-        await asyncio.wait({self._task, started}, return_when=asyncio.FIRST_COMPLETED)  # the store bounds its opening
-        started.cancel()
+        try:
+            # Without a deadline: the store bounds its opening.
+            await asyncio.wait({self._task, started}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()  # nobody would be left to close it
+            await asyncio.wait({self._task})  # bounded by the store, like its opening
+            raise
+        finally:
+            started.cancel()
         if self._task.done():
             await self._task
 

@@ -1,11 +1,13 @@
 """What a worker is to a controller, and what a worker is given: the `ActiveRun`."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Protocol
 
+from outlast.errors import OutlastError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON, Event, Said, coerce
 from outlast.run import Run
@@ -59,11 +61,18 @@ class ActiveRun:
 
         Raises `InputInvalid` for what is no event, `LogFull` and `EventTooLarge` at the run's limits.
         """
-        await self._outlet.put(coerce(said))
+        await self._put(said)
 
     async def emit(self, said: Said) -> Cursor:
         """Say something and return its cursor once it is durable. Raises like `say`."""
-        return await self._outlet.durable(await self._outlet.put(coerce(said)))
+        return await self._outlet.durable(await self._put(said))
+
+    async def _put(self, said: Said) -> int:
+        try:
+            return await self._outlet.put(coerce(said))
+        except OutlastError:
+            await asyncio.sleep(0)  # a worker that catches this and goes on must not keep the loop to itself
+            raise
 
 
 class Worker(Protocol):

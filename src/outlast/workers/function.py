@@ -2,8 +2,9 @@
 
 Rules:
 1. What the function yields is said; what it returns is the run's result.
-2. Whatever it raises is a verdict, wrapped in `WorkerRaised`. `Retry` asks for another call. Running out of memory
-   says nothing about the work, so it passes as it is and the run is released.
+2. Whatever it raises is a verdict, wrapped in `WorkerRaised`, whether Python calls it an `Exception` or not. `Retry`
+   asks for another call. Running out of memory says nothing about the work, so it passes as it is and the run is
+   released. A cancellation, the closing of the call and Ctrl-C are not the worker's.
 3. A cancelled call closes its generator. A thread cannot be cancelled: it is ended at its next yield, or sees
    `run.stopping`. One that does neither is left behind (daemon), and nothing it says is taken.
 """
@@ -15,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Future
 from contextlib import aclosing, closing, suppress
 from threading import Thread
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from outlast.errors import Retry, WorkerRaised
 from outlast.log.event import JSON, Said, encode_json
@@ -29,6 +30,12 @@ Function = Callable[[ActiveRun], Any]
 
 AbortFunction = Callable[[str], Awaitable[None]]
 """Told the id of a run that ended without completing, so that what the worker began elsewhere can be ended too."""
+
+
+_AS_THEY_ARE: Final = (Retry, MemoryError, WorkerRaised)
+"""What a call raises as it is; a thread's errors are wrapped already."""
+_NOT_THE_WORKERS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+"""What comes from outside into a call on the loop. Into a thread nothing comes: all that it raises is its own."""
 
 
 class FunctionWorker:
@@ -45,15 +52,21 @@ class FunctionWorker:
         try:
             result = await self._drive(run)
             return None if result is None else encode_json(result)
-        except (Retry, MemoryError):
+        except (*_AS_THEY_ARE, *_NOT_THE_WORKERS):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise WorkerRaised("the worker raised") from error
 
     async def abort(self, run: Run) -> None:
-        """Tell the function's `on_abort`; without one there is nobody to tell."""
-        if self._on_abort is not None:
+        """Tell the function's `on_abort`; without one there is nobody to tell. Raises like `call`."""
+        if self._on_abort is None:
+            return
+        try:
             await self._on_abort(run.id)
+        except _NOT_THE_WORKERS:
+            raise
+        except BaseException as error:
+            raise WorkerRaised("the worker's abort raised") from error
 
     async def _drive(self, run: ActiveRun) -> JSON:
         if inspect.isasyncgenfunction(self._function) or inspect.iscoroutinefunction(self._function):
@@ -108,8 +121,12 @@ async def _in_thread(function: Callable[[], T]) -> T:
         done: Future[T] = Future()
         try:
             done.set_result(context.run(function))
-        except BaseException as error:  # noqa: BLE001 - handed to the waiting task, whatever it is
+        except (Retry, MemoryError) as error:
             done.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - handed to the waiting task, whatever it is
+            raised = WorkerRaised("the worker raised")  # a future takes no StopIteration, and Ctrl-C would end the loop
+            raised.__cause__ = error
+            done.set_exception(raised)
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             loop.call_soon_threadsafe(_pass_on, done, answer)
 
@@ -130,3 +147,4 @@ def _pass_on(done: Future[T], answer: "asyncio.Future[T]") -> None:
         answer.set_result(done.result())
     else:
         answer.set_exception(error)
+        answer.exception()  # heard, so that asyncio prints no worker's text where nobody waits any more (W17)
