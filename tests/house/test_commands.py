@@ -65,7 +65,7 @@ def test_every_command_that_is_told_exists() -> None:
 
 def test_the_lock_meets_every_requirement_and_names_no_host() -> None:
     project = tomllib.loads(tree.text(tree.ROOT / "pyproject.toml"))
-    extras = project["project"]["optional-dependencies"].values()
+    extras = project["project"].get("optional-dependencies", {}).values()
     groups = project["dependency-groups"].values()
     wanted = [*project["project"]["dependencies"], *(each for group in [*extras, *groups] for each in group)]
     assert not unlocked(wanted, tree.text(LOCK))
