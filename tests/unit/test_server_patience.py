@@ -7,6 +7,7 @@ import pytest
 
 from outlast.errors import Fenced, StoreBusy, StoreUnavailable
 from outlast.facts import Fact, StoreTroubled
+from outlast.server.conditions import Conditions
 from outlast.server.patience import CAP, insist
 from outlast.testing.clock import VirtualLoop
 
@@ -34,7 +35,8 @@ class Store:
 
 async def ask(store: Store) -> tuple[str, list[Fact]]:
     told: list[Fact] = []
-    return await insist(store.answer, during="append", report=told.append, jitter=lambda: 0.5), told
+    conditions = Conditions(report=told.append, mint=str, jitter=lambda: 0.5)
+    return await insist(store.answer, during="append", conditions=conditions), told
 
 
 async def test_an_answer_at_once_is_returned_and_nothing_is_told() -> None:

@@ -136,8 +136,7 @@ class Appender:
             sent_at = self._loop.time()
             return await self._logs.append(self._run.log, self._run.token, self._head, batch)
 
-        conditions = self._conditions
-        self._head = await insist(append, during="append", report=conditions.report, jitter=conditions.jitter)
+        self._head = await insist(append, during="append", conditions=self._conditions)
         self._proved_at = sent_at
         for event in batch:
             self._queue.popleft()

@@ -81,14 +81,10 @@ class Claimant:
         later = decision.budget.takeovers > 1 and decision.cause not in (None, Cause.HANDOFF)
         if not await self._is_admitted(run) or not self._fleet.lets(run.worker, now=now, later=later):
             return None
-        conditions = self._conditions
-        claim = NewClaim(
-            claim=conditions.mint(), node=self._node, budget=decision.budget, not_before=decision.not_before
-        )
+        mint, budget, not_before = self._conditions.mint, decision.budget, decision.not_before
+        claim = NewClaim(claim=mint(), node=self._node, budget=budget, not_before=not_before)
         try:
-            claimed = await insist(
-                lambda: self._runs.claim(run, claim), during="claim", report=conditions.report, jitter=conditions.jitter
-            )
+            claimed = await insist(lambda: self._runs.claim(run, claim), during="claim", conditions=self._conditions)
         except OwnershipError:
             raise
         except Exception:
@@ -129,10 +125,7 @@ class Claimant:
         conditions = self._conditions
         claim = conditions.mint()
         settled = await insist(
-            lambda: self._runs.settle_unheld(run, outcome, claim=claim),
-            during="settle",
-            report=conditions.report,
-            jitter=conditions.jitter,
+            lambda: self._runs.settle_unheld(run, outcome, claim=claim), during="settle", conditions=conditions
         )
         conditions.report(settlement(settled))
         return settled

@@ -302,8 +302,7 @@ class Controller:
         self._conditions.report(WorkerFailed(run=self.run.log, error=type(raised).__name__, frames=frames))
 
     async def _insist(self, operation: Callable[[], Awaitable[T]], *, during: str) -> T:
-        conditions = self._conditions
-        return await insist(operation, during=during, report=conditions.report, jitter=conditions.jitter)
+        return await insist(operation, during=during, conditions=self._conditions)
 
 
 def _reaction(error: BaseException) -> Outcome | Cause | None:

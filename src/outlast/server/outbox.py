@@ -120,8 +120,7 @@ class Outbox:
         )
 
     async def _insist(self, operation: Callable[[], Awaitable[None]]) -> None:
-        conditions = self._conditions
-        await insist(operation, during="outbox", report=conditions.report, jitter=conditions.jitter)
+        await insist(operation, during="outbox", conditions=self._conditions)
 
     def _report_trouble(self, error: Exception) -> None:
         self._conditions.report(StoreTroubled(during="outbox", error=code_of(error)))

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from outlast.backoff import delay
 from outlast.errors import StoreUnavailable
-from outlast.facts import Report, StoreTroubled
+from outlast.facts import StoreTroubled
+from outlast.server.conditions import Conditions
 
 T = TypeVar("T")
 
@@ -16,9 +17,7 @@ CAP = 1.0
 """Seconds between tries at most, so that work goes on within a second of the store's return."""
 
 
-async def insist(
-    operation: Callable[[], Awaitable[T]], *, during: str, report: Report, jitter: Callable[[], float]
-) -> T:
+async def insist(operation: Callable[[], Awaitable[T]], *, during: str, conditions: Conditions) -> T:
     """Repeat `operation` until the store answers it, and return or raise that answer.
 
     Only for operations that recognise their own earlier work (promise 4 of `stores.base`). There is no deadline: the
@@ -31,5 +30,5 @@ async def insist(
         except StoreUnavailable as error:
             attempt += 1
             if attempt == 1:
-                report(StoreTroubled(during=during, error=error.code))
-        await asyncio.sleep(delay(attempt, base=BASE, cap=CAP, jitter=jitter()))
+                conditions.report(StoreTroubled(during=during, error=error.code))
+        await asyncio.sleep(delay(attempt, base=BASE, cap=CAP, jitter=conditions.jitter()))
