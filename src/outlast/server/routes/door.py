@@ -8,7 +8,7 @@ an `OpenDoor` shows nothing of anybody's runs. Only `routes` makes routes of doo
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -61,7 +61,8 @@ class Resource:
 
     async def _answer(self, request: Request) -> ASGIApp:
         method = "GET" if request.method == "HEAD" else request.method
-        match self.doors.get(method):
+        door = self.doors.get(method)
+        match door:
             case RunDoor(answer=answer):
                 return await answer(request, await self._access.owner(request))
             case OpenDoor(answer=answer):
@@ -70,6 +71,8 @@ class Resource:
             case None:
                 allow = {"allow": ", ".join(sorted(self.doors))}
                 raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow)
+            case _:
+                assert_never(door)
 
 
 def routes(access: Access, doors: Iterable[Door]) -> list[Route]:

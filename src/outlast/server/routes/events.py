@@ -10,12 +10,12 @@ from starlette.types import ASGIApp
 
 from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
-from outlast.log.event import JSON_TYPE
 from outlast.run import Run
 from outlast.server.hub import Hub
 from outlast.server.intake import Intake
 from outlast.server.place import locate
 from outlast.server.reader import HEADERS, RETRY_AFTER_TROUBLE
+from outlast.server.routes.answer import answer
 from outlast.server.routes.body import number
 from outlast.server.routes.door import Door, RunDoor
 from outlast.stores.base import LogStore
@@ -78,8 +78,7 @@ class Events:
         up_to_date = next.seq >= head.seq
         ended = up_to_date and place.head.sealed
         body = native.page(events, next=next, up_to_date=up_to_date, ended=ended, gap=place.gap)
-        headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", "vary": "accept"}
-        return Response(body, headers=headers, media_type=JSON_TYPE)
+        return answer(body, headers={"vary": "accept"})
 
 
 def wants_stream(request: Request) -> bool:

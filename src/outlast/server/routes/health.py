@@ -1,19 +1,16 @@
 """Says that this node answers: at once and from memory, so that a store in trouble does not look like a dead node."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from outlast.log.event import JSON, JSON_TYPE, encode_json
+from outlast.log.event import JSON, encode_json
+from outlast.server.routes.answer import answer
 from outlast.server.routes.door import Door, OpenDoor
 
 DescribeNode = Callable[[], Mapping[str, JSON]]
 """Tells `boot_id`, `workers` and `loop_lag` (seconds) of a node that has started; it neither waits nor fails."""
-
-_HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Health:
@@ -28,5 +25,4 @@ class Health:
 
     async def tell(self, _request: Request) -> ASGIApp:
         """Answer that the node is up, and how late its loop is."""
-        document = {"status": "ok", **self._describe_node()}
-        return Response(encode_json(document), headers=_HEADERS, media_type=JSON_TYPE)
+        return answer(encode_json({"status": "ok", **self._describe_node()}))

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocketClose
 
 from outlast import errors
 from outlast.log.event import JSON, encode_json
+from outlast.server.routes.answer import SAFE, answer
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "2"
@@ -96,5 +97,6 @@ def _document(
         "detail": detail,
         **more,
     }
-    safe = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return Response(encode_json(document), status, headers={**(headers or {}), **safe}, media_type=MEDIA_TYPE)
+    # An application's own exception brings headers of its own; none of them makes a problem one that is kept.
+    safe = {**(headers or {}), **SAFE}
+    return answer(encode_json(document), status=status, headers=safe, media_type=MEDIA_TYPE)

@@ -10,11 +10,12 @@ from starlette.types import ASGIApp
 
 from outlast.errors import InputInvalid
 from outlast.log.cursor import origin
-from outlast.log.event import JSON, JSON_TYPE, encode_json
+from outlast.log.event import JSON, encode_json
 from outlast.log.limits import Usage
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run, Status
 from outlast.server.intake import Intake, is_id
+from outlast.server.routes.answer import answer
 from outlast.server.routes.body import number, read_object
 from outlast.server.routes.door import Door, RunDoor
 from outlast.server.routes.events import Events, cursor_of, wants_stream
@@ -78,7 +79,7 @@ class Runs:
         if wants_stream(request):
             raw = tuple((name.encode(), value.encode()) for name, value in headers.items())
             return await self._events.stream(started.run, requested, status=status, headers=raw)
-        return _json(await self._document(started), status=status, headers=headers)
+        return answer(encode_json(await self._document(started)), status=status, headers=headers)
 
     async def list(self, request: Request, owner: str) -> ASGIApp:
         """List the owner's runs, newest first, without their logs' heads."""
@@ -89,7 +90,7 @@ class Runs:
         runs = await self._intake.list(owner=owner, status=_status(request), before=after, limit=limit)
         now = await self._store.runs.now()
         documents = [native.run_document(run, policy=self._policy, now=now) for run in runs]
-        return _json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None})
+        return answer(encode_json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None}))
 
     async def look(self, request: Request, owner: str) -> ASGIApp:
         """Tell a run's status document, or 304 when it says nothing new."""
@@ -99,7 +100,7 @@ class Runs:
         headers = {"etag": tag, "cache-control": "no-cache"}
         if _knows(request, tag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        return _json(document, headers=headers)
+        return answer(encode_json(document), headers=headers)
 
     async def stop(self, request: Request, owner: str) -> ASGIApp:
         """Stop a run: 202 when the intent is durable, 200 when the run has its outcome now or had it before."""
@@ -116,7 +117,7 @@ class Runs:
             "outcome": None if run is None or run.outcome is None else native.outcome_document(run.outcome),
         }
         accepted = stopped.answer is StopAnswer.ACCEPTED
-        return _json(document, status=HTTPStatus.ACCEPTED if accepted else HTTPStatus.OK)
+        return answer(encode_json(document), status=HTTPStatus.ACCEPTED if accepted else HTTPStatus.OK)
 
     async def _document(self, started: Started) -> dict[str, JSON]:
         run = started.run
@@ -151,10 +152,3 @@ def _status(request: Request) -> Status | None:
 def _knows(request: Request, tag: str) -> bool:
     tags = {part.strip() for given in request.headers.getlist("if-none-match") for part in given.split(",")}
     return bool({tag, tag.removeprefix("W/"), "*"} & tags)
-
-
-def _json(
-    document: Mapping[str, JSON], *, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None
-) -> Response:
-    safe = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return Response(encode_json(document), status, headers={**safe, **(headers or {})}, media_type=JSON_TYPE)

@@ -1,0 +1,21 @@
+"""What every answer of the interface that is neither a stream nor a file has in common.
+
+It speaks of one moment, so no cache keeps it; and no browser takes it for anything but what it says it is.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from starlette.responses import Response
+
+from outlast.log.event import JSON_TYPE
+
+SAFE: Final[Mapping[str, str]] = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+def answer(
+    body: bytes, *, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None, media_type: str = JSON_TYPE
+) -> Response:
+    """Return `body`, JSON unless told otherwise; `headers` beat the ones that every answer has."""
+    return Response(body, status, headers={**SAFE, **(headers or {})}, media_type=media_type)
