@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from outlast.errors import OutlastError
+from outlast.errors import code_of
 from outlast.facts import Report, StoreTroubled
 from outlast.log.event import JSON, OWN_PREFIX
 from outlast.recovery import RecoveryPolicy
@@ -113,8 +113,7 @@ class Feed:
                 await wake_ups.wait(max(0.0, min(POLL, self._beat_at - self._clock())))
         except Exception as error:  # noqa: BLE001 - reported; one log's trouble must not end the others' feeds
             self.broken = True
-            code = error.code if isinstance(error, OutlastError) else type(error).__name__
-            self._around.report(StoreTroubled(during="feed", error=code))
+            self._around.report(StoreTroubled(during="feed", error=code_of(error)))
             await rouse(self._readers)
         finally:
             wake_ups.close()

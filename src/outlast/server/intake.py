@@ -26,6 +26,11 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None and text not in {".", ".."}
 
 
+def _check_id(text: str) -> None:
+    if not is_id(text):
+        raise InputInvalid("An id is 1 to 128 letters, digits or any of . _ ~ -")
+
+
 class Door(Enum):
     """Whether runs are let in."""
 
@@ -61,8 +66,8 @@ class Intake:
         """
         self._check_open(letting_in=True)
         for name in (id, thread):
-            if name is not None and not is_id(name):
-                raise InputInvalid("An id is 1 to 128 letters, digits or any of . _ ~ -")
+            if name is not None:
+                _check_id(name)
         if worker not in self._workers:
             raise UnknownWorker("No worker of this name is registered here; GET /healthz lists those that are.")
         new = NewRun(
@@ -81,8 +86,7 @@ class Intake:
     async def stop(self, *, owner: str, id: str, reason: str | None = None) -> Stopped:
         """Make a stop a durable fact; an id that is not known yet is remembered (S1). Raises `InputInvalid`."""
         self._check_open()
-        if not is_id(id):
-            raise InputInvalid("An id is 1 to 128 letters, digits or any of . _ ~ -")
+        _check_id(id)
         return await self._runs.stop(owner, id, reason=reason)
 
     async def load(self, *, owner: str, id: str) -> Loaded:

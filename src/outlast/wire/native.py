@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, assert_never, cast
 
 from outlast import lease
 from outlast.errors import WireError
@@ -90,6 +90,8 @@ def outcome_document(outcome: Outcome) -> dict[str, JSON]:
             return {"code": Status.CANCELLED.value, "reason": reason}
         case Failed():
             return describe(outcome)
+        case _:
+            assert_never(outcome)
 
 
 def etag(document: Mapping[str, JSON]) -> str:
