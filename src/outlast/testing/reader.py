@@ -80,7 +80,8 @@ class ModelReader:
 
         def cut(done: "asyncio.Task[None]") -> None:
             arrived.put_nowait(None)
-            done.cancelled() or done.exception()  # a response that fails is a connection that ends
+            if not done.cancelled():
+                done.exception()  # a response that fails is a connection that ends
 
         response.add_done_callback(cut)
         try:
