@@ -11,7 +11,7 @@ Rules:
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from outlast.errors import OwnershipError, StoreError, code_of
 from outlast.facts import NodeBuried, NodeStarted, NodeStopped, StoreTroubled
@@ -117,19 +117,14 @@ class Node:
     # ---- looking ----------------------------------------------------------------------------
 
     async def _look(self, tasks: asyncio.TaskGroup) -> None:
-        bell = self._store.runs.subscribe()
-        try:
+        with closing(self._store.runs.subscribe()) as bell:
             while True:
-                pause = LOOK_EVERY
                 try:
                     pause = await self._look_once(tasks)
                 except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
-                    if not self._is_troubled:
-                        self._conditions.report(StoreTroubled(during="look", error=code_of(error)))
-                    self._is_troubled = True
+                    self._report_trouble(error)
+                    pause = LOOK_EVERY
                 await bell.wait(max(LOOK_AGAIN, pause))
-        finally:
-            bell.close()
 
     async def _look_once(self, tasks: asyncio.TaskGroup) -> float:
         runs = self._store.runs
@@ -158,6 +153,11 @@ class Node:
             controller = self._controllers.get(run.log)
             if controller is not None and run.stop is not None:
                 controller.stop(run.stop.reason)
+
+    def _report_trouble(self, error: Exception) -> None:
+        if not self._is_troubled:
+            self._conditions.report(StoreTroubled(during="look", error=code_of(error)))
+        self._is_troubled = True
 
     def _has_looked(self, *, now: float) -> None:
         lease = self._conditions.lease
