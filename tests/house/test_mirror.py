@@ -7,7 +7,6 @@ from tests.house import tree
 # Modules and whole rooms whose proof stands elsewhere: where, and why. An entry that is no longer needed fails.
 ELSEWHERE = {
     "outlast.stores.base": "ports without code: tests/contract holds every store to their docstrings",
-    "outlast.stores.sqlite": "held to the contract as a whole by tests/contract, and killed in tests/integration",
     "outlast.testing.contract": "tests themselves, which tests/contract runs",
 }
 

@@ -2,11 +2,12 @@
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.house import tree
 
 SLEEPERS = {"time", "asyncio", "anyio", "trio"}
-# A module that brings the virtual clock may let it pass: there a sleep costs nothing and is exact.
+# A module that brings the virtual clock, or whose folder does, may let it pass: there a sleep costs nothing, is exact.
 VIRTUAL = "outlast.testing.clock"
 # What is tested, not a test, and why it sleeps. An entry that is no longer needed fails.
 SUBJECTS = {
@@ -15,10 +16,20 @@ SUBJECTS = {
 MOCKS = {"mock", "unittest", "pytest_mock"}
 
 
-def shortcuts(syntax: ast.AST) -> Iterator[str]:
+def is_virtual(syntax: ast.AST) -> bool:
+    """Tell whether a file brings the virtual clock."""
+    return any(isinstance(node, ast.ImportFrom) and node.module == VIRTUAL for node in ast.walk(syntax))
+
+
+def lives_virtually(path: Path) -> bool:
+    """Tell whether the folder of a file brings the virtual clock to everything in it."""
+    fixtures = path.with_name("conftest.py")
+    return fixtures.is_file() and is_virtual(tree.syntax(fixtures))
+
+
+def shortcuts(syntax: ast.AST, *, virtual: bool = False) -> Iterator[str]:
     """Find sleeps and mocks; `asyncio.sleep(0)` is a way to let others run, not a sleep."""
-    imports = {node.module for node in ast.walk(syntax) if isinstance(node, ast.ImportFrom)}
-    sleepers = SLEEPERS - {"asyncio"} if VIRTUAL in imports else SLEEPERS
+    sleepers = SLEEPERS - {"asyncio"} if virtual or is_virtual(syntax) else SLEEPERS
     for node in ast.walk(syntax):
         line = f"line {getattr(node, 'lineno', 0)}"
         match node:
@@ -39,7 +50,9 @@ def shortcuts(syntax: ast.AST) -> Iterator[str]:
 
 
 def test_tests_neither_sleep_nor_mock() -> None:
-    found = {tree.place(path): list(shortcuts(tree.syntax(path))) for path in tree.proofs()}
+    found = {
+        tree.place(path): list(shortcuts(tree.syntax(path), virtual=lives_virtually(path))) for path in tree.proofs()
+    }
     taken = [f"{place}, {what}" for place, each in found.items() for what in each if place not in SUBJECTS]
     needless = [f"{place}: no exception needed" for place in SUBJECTS if not found.get(place)]
     assert not taken + needless, "\n".join(taken + needless)
@@ -71,3 +84,9 @@ def test_it(mocker):
 def test_a_sleep_on_the_virtual_clock_costs_nothing_and_one_of_the_thread_does() -> None:
     source = "from outlast.testing.clock import VirtualLoop\nasyncio.sleep(5)\ntime.sleep(5)\n"
     assert list(shortcuts(ast.parse(source))) == ["line 3: sleeps"]
+
+
+def test_a_folder_that_brings_the_virtual_clock_brings_it_to_all_in_it() -> None:
+    assert lives_virtually(tree.TESTS / "simulation" / "world.py")
+    assert not lives_virtually(tree.TESTS / "unit" / "test_run.py")
+    assert list(shortcuts(ast.parse("asyncio.sleep(5)\ntime.sleep(5)\n"), virtual=True)) == ["line 2: sleeps"]
