@@ -45,6 +45,14 @@ async def endless(run):
 def deaf(run):
     while True:
         time.sleep(1)
+
+@outlast.worker("stubborn")
+async def stubborn(run):
+    while True:
+        try:
+            await asyncio.sleep(0.01)
+        except BaseException:
+            pass
 """
 
 
@@ -197,6 +205,17 @@ async def test_a_second_signal_ends_the_server_at_once(folder: Path) -> None:
         await until_deaf(url)  # and yet it is not over, because its worker's thread is deaf too
         server.signal(signal.SIGTERM)
         assert await server.end() == 128 + signal.SIGTERM
+
+
+async def test_a_task_that_will_not_end_keeps_no_server_alive(folder: Path) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    async with serving(folder, port) as server:
+        await said(folder, "start", "stubborn", "--id", "s", "--url", url)
+        async with httpx2.AsyncClient() as client:
+            while (await client.get(f"{url}/runs/s")).json()["status"] != "active":
+                pass
+        server.signal(signal.SIGTERM)
+        assert await server.end() == 0
 
 
 async def test_ctrl_c_leaves_a_tail_with_code_130_and_the_run_alone(folder: Path) -> None:

@@ -5,6 +5,7 @@ Rules of this file:
 1. The store opens inside our own lifespan, so that what is wrong with it is told in a sentence and not by uvicorn.
 2. uvicorn waits for open streams, and readers never leave by themselves: so the first signal sends them away, and
    uvicorn stops once they have gone. The second one ends the process where it stands, which every run survives.
+3. A worker that will not end keeps no process alive: asyncio would wait for its task without a deadline.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,8 @@ from outlast.cli.target import FORM, load
 
 GRACE: Final = 10
 """Seconds for the responses that are still open after the readers were sent away; then they are cut."""
+LAST_CALL: Final = 1.0
+"""Seconds for tasks of workers that are left behind: they were told to end twice before."""
 SIGNALED: Final = 128
 """A shell's base for the exit code of a program that a signal ended."""
 EXAMPLES: Final = (
@@ -87,7 +91,20 @@ async def _run(outlast: Outlast, listener: socket.socket, greet: Callable[[], Aw
     with server.signals():
         async with outlast:
             await server.serve(sockets=[listener])
+    await leave(server.exit_code)
     return server.exit_code
+
+
+async def leave(code: int) -> None:
+    """Tell the tasks that are left to end; end the process with `code`, here and now, if they do not."""
+    deaf = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in deaf:
+        task.cancel()
+    if deaf:
+        _, deaf = await asyncio.wait(deaf, timeout=LAST_CALL)
+    if deaf:
+        sys.stdout.flush()
+        os._exit(code)
 
 
 class Server(uvicorn.Server):
