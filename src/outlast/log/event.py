@@ -28,6 +28,10 @@ CONTROL_PREFIX: Final = "outlast."
 _TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(; ?[A-Za-z0-9=_.+-]{1,64}){0,4}")
 
+# Made once: `json.dumps` makes an encoder at every call that asks for anything special, and that takes as long again.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_ESCAPING = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
 
 def encode_json(value: JSON) -> bytes:
     """Return `value` as JSON bytes on one line.
@@ -35,13 +39,13 @@ def encode_json(value: JSON) -> bytes:
     Raises `InputInvalid` for what JSON cannot say: NaN, infinities, other objects, circles, too deep nesting.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputInvalid("This value cannot be written as JSON.") from error
     try:
         return text.encode()
     except UnicodeEncodeError:  # a lone surrogate: JSON's own escape carries it, UTF-8 does not
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+        return _ESCAPING.encode(value).encode()
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -12,13 +12,13 @@ Rules:
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 from outlast import lease
 from outlast.errors import Fenced, LogRefused
 from outlast.facts import ControllerPaused, ControllerResumed
 from outlast.log.cursor import Cursor
 from outlast.log.event import OWN_PREFIX, Event
+from outlast.log.limits import Usage
 from outlast.run import Run
 from outlast.server.conditions import Conditions
 from outlast.server.patience import insist
@@ -85,8 +85,9 @@ class Appender:
         self._queue.append(event)
         self._queued_bytes += len(event.payload)
         if not event.type.startswith(OWN_PREFIX):
-            size = self._usage.bytes + len(event.payload)
-            self._usage = replace(self._usage, events=self._usage.events + 1, bytes=size)
+            usage = self._usage
+            size = usage.bytes + len(event.payload)
+            self._usage = Usage(events=usage.events + 1, bytes=size, opened_at=usage.opened_at)
         self._taken += 1
         self._work.set()
         return self._taken
