@@ -41,17 +41,18 @@ def append(
     previous: Cursor,
     *,
     number: int | None,
-    events: Sequence[tuple[Cursor, Event]],
+    cursors: Sequence[Cursor],
+    events: Sequence[Event],
     size: int,
 ) -> tuple[Cursor, int]:
-    """Write `events`, each with its cursor, behind `previous`; return the new head, and the log's number.
+    """Write `events`, whose cursors are made already, behind `previous`; return the new head, and the log's number.
 
     `number` is what an earlier append returned, `size` the payload in bytes. A number that has become another log's
     does no harm: the chain, which begins with the log's identity, is compared with it.
     """
     if number is None:
         number = int(find(transaction, log)["number"])
-    head = events[-1][0] if events else previous
+    head = cursors[-1] if cursors else previous
     epoch, now = token.epoch, transaction.now
     extended = transaction.execute(
         EXTEND_LOG, (epoch, token.claim, head.seq, head.chain, size, now, number, previous.seq, previous.chain)
@@ -63,7 +64,7 @@ def append(
         INSERT_EVENT,
         [
             (base + cursor.seq, cursor.chain, event.type, event.content_type, epoch, now, event.payload)
-            for cursor, event in events
+            for cursor, event in zip(cursors, events, strict=True)
         ],
     )
     transaction.grown[log] = head.seq

@@ -32,12 +32,14 @@ class SQLiteLogs:
 
     async def append(self, log: str, token: Token, previous: Cursor, events: Sequence[Event]) -> Cursor:
         # Without its chain a cursor has nothing that could be compared with the head: it continues no log.
-        placed = [] if previous.chain is None else list(zip(chain(previous, events), events, strict=True))
+        cursors = [] if previous.chain is None else chain(previous, events)
         size = sum([len(event.payload) for event in events])
         number = self._numbers.get(log)
         head, self._numbers[log] = await self._engine.write(
-            lambda transaction: append(transaction, log, token, previous, number=number, events=placed, size=size),
-            rows=len(placed),
+            lambda transaction: append(
+                transaction, log, token, previous, number=number, cursors=cursors, events=events, size=size
+            ),
+            rows=len(cursors),
         )
         if len(self._numbers) > NUMBERS:
             self._numbers.clear()
