@@ -55,8 +55,8 @@ async def test_the_readmes_example_runs_and_its_run_is_followed(
         )
         assert answer.status_code == 201, answer.text
 
-        follow = block("python", "outlast.follow").replace("localhost:8000", f"localhost:{port}")
-        exec("import outlast\nasync def example():\n" + textwrap.indent(follow, "    "), example)
+        follow = block("python", "import follow").replace("localhost:8000", f"localhost:{port}")
+        exec("async def example():\n" + textwrap.indent(follow, "    "), example)
         await example["example"]()
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("run.started ")
