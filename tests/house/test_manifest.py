@@ -1,6 +1,7 @@
 """The promises of tests/behaviours.toml and the marks in the tests never drift apart."""
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,6 +78,17 @@ def test_promises_and_marks_agree() -> None:
     assert not complaints, "\n".join(complaints)
 
 
+def hollow(manifest: Manifest, page: str) -> list[str]:
+    """Say which of the ids that a page names are of promises that no test proves, or that nobody has made."""
+    proved = {name for entries in manifest.values() for name, entry in entries.items() if entry["status"] != "planned"}
+    named = re.findall(r"\b[A-Z][0-9]+\b|(?<=`)[a-z]+(?:-[a-z]+)+(?=`)", page)
+    return [f"{name} is proved by nothing" for name in named if name not in proved]
+
+
+def test_the_page_of_guarantees_names_nothing_that_no_test_proves() -> None:
+    assert not hollow(promises(), tree.text(tree.ROOT / "docs" / "guarantees.md"))
+
+
 def test_each_promise_is_a_status_and_a_sentence() -> None:
     assert not malformed(promises())
 
@@ -123,3 +135,11 @@ def test_nothing() -> None: ...
 def test_a_malformed_entry_is_found() -> None:
     broken: Manifest = {**SAMPLE, "attack": {"Z1": {"status": "perhaps", "promise": "Refused."}}, "wish": {}}
     assert malformed(broken) == ["there is a table wish", "attack Z1 must be a status and a sentence"]
+
+
+def test_a_guarantee_that_no_test_proves_is_found() -> None:
+    assert hollow(SAMPLE, "Held (B1, X1, `dense`); later (B2); `never-said` (B7).") == [
+        "B2 is proved by nothing",
+        "never-said is proved by nothing",
+        "B7 is proved by nothing",
+    ]
