@@ -40,7 +40,7 @@ class Admission:
 
     def __init__(self) -> None:
         self.asked_at: list[float] = []
-        self.refuses: Exception | None = None
+        self.refuses: BaseException | None = None
         self.hangs = False
 
     async def __call__(self, run: Run) -> None:
@@ -52,9 +52,12 @@ class Admission:
 
 
 @pytest.mark.behaviour("B17", "B18")
-@pytest.mark.parametrize("refusal", [NotAdmitted("no"), ValueError("a bug of the application's"), None])
+@pytest.mark.parametrize(
+    "refusal",
+    [NotAdmitted("no"), ValueError("a bug of the application's"), BaseExceptionGroup("", [SystemExit()]), None],
+)
 async def test_a_prerequisite_that_fails_leaves_the_row_as_it_was_and_is_asked_again_after_a_cool_down(
-    refusal: Exception | None,
+    refusal: BaseException | None,
 ) -> None:
     admission, worker = Admission(), dying(1)
     async with Cluster({"chat": worker}, admit=admission) as cluster:

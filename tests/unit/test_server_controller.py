@@ -38,6 +38,7 @@ from outlast.testing.worker import (
     Step,
     Work,
 )
+from outlast.workers.base import ActiveRun
 
 pytestmark = pytest.mark.anyio
 
@@ -110,6 +111,29 @@ async def test_a_step_of_three_leases_without_a_word_is_executed_once() -> None:
     worker = playing([Work(45), Say("done")])
     ended = await drive(worker)
     assert (ended.row.status, len(worker.calls), ended.row.budget.life) == (Status.COMPLETED, 1, 0)
+
+
+@pytest.mark.behaviour("L3")
+async def test_a_result_larger_than_an_event_may_be_fails_the_run_and_is_not_stored() -> None:
+    limits = LogLimits(event_bytes=100)
+    ended = await drive(playing([Return("x" * 98)]), limits=limits)
+    assert ended.row.status is Status.COMPLETED
+    ended = await drive(playing([Say("before"), Return("x" * 99)]), limits=limits)
+    assert isinstance(ended.row.outcome, Failed)
+    assert ended.row.outcome.code is FailureCode.EVENT_TOO_LARGE
+    assert ended.types() == ["run.started", "text", "run.failed"]
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), BaseExceptionGroup("s3cret", [GeneratorExit()])])
+async def test_a_call_that_ends_by_no_ordinary_exception_ends_no_node(error: BaseException) -> None:
+    class Rough(ScriptedWorker):
+        async def call(self, run: ActiveRun) -> bytes | None:
+            if run.attempt == 1:
+                raise error
+            return await ScriptedWorker.call(self, run)
+
+    ended = await drive(Rough(lambda _call: [Return(1)]))
+    assert (ended.row.status, ended.row.budget.causes) == (Status.COMPLETED, (Cause.WORKER,))
 
 
 @pytest.mark.behaviour("W16", "H13", "W17")

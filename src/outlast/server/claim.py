@@ -100,7 +100,9 @@ class Claimant:
         try:
             async with asyncio.timeout(ADMISSION_LIMIT):
                 await admit(run)
-        except Exception:  # noqa: BLE001 - a hook of the application: whatever it raises, it did not admit
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):  # not the hook's
+            raise
+        except BaseException:  # noqa: BLE001 - a hook of the application: whatever it raises, it did not admit
             self._conditions.report(PrerequisiteFailed(run=run.log, retry_in=COOL_DOWN))
             await self._runs.refuse(run, retry_in=COOL_DOWN)
             return False

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, assert_never
 
 from outlast.backoff import delay
-from outlast.errors import Fenced, OwnershipError, WorkerRaised
+from outlast.errors import EventTooLarge, Fenced, OwnershipError, WorkerRaised
 from outlast.facts import ControllerStoodDown, RunReleased, WorkerCalled, WorkerFailed
 from outlast.recovery import TRY_BASE, Exhaust, Reaction, cause_of, classify, exhausted, verdict
 from outlast.run import Cancelled, Cause, Completed, Limit, Outcome, restarted, started
@@ -222,7 +222,7 @@ class Controller:
             cancelled = WorkerRaised("the worker cancelled itself")
             cancelled.__cause__ = error
             return decided or Raised(error=cancelled)
-        except Exception as error:  # noqa: BLE001 - every error has its reaction
+        except BaseException as error:  # noqa: BLE001 - the call's, whatever it is; raised here it would end the node
             if decided is None:
                 self._report_failure(error)
             return decided or Raised(error=error)
@@ -251,6 +251,10 @@ class Controller:
     def _resolve(self, ending: Ending) -> Outcome | Cause | None:
         """Decide what the ending makes of the run: an outcome, a release for a cause, or nothing of ours any more."""
         match ending:
+            case Finished(result=result) if result is not None and len(result) > self._conditions.limits.event_bytes:
+                # It becomes an event. Neither a store nor a client has to take what no event may be (L3).
+                most = self._conditions.limits.event_bytes
+                return verdict(EventTooLarge(f"A result, like an event, may have at most {most} bytes."))
             case Finished(result=result):
                 return Completed(result=result)
             case StopAsked(reason=reason):
