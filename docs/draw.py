@@ -65,7 +65,7 @@ def _subclasses(error: type[errors.OutlastError]) -> Iterator[type[errors.Outlas
 
 def _constants(module: object) -> str:
     source = inspect.getsource(module)  # type: ignore[arg-type]
-    found = re.findall(r'^([A-Z_]+) = ([^\n#]+)\n"""(.+?)"""', source, re.MULTILINE | re.DOTALL)
+    found = re.findall(r'^([A-Z_]+): Final = ([^\n#]+)\n"""(.+?)"""', source, re.MULTILINE | re.DOTALL)
     rows = ["| constant | value | why |", "|---|---|---|"]
     rows += [f"| `{name}` | `{value.strip()}` | {' '.join(why.split())} |" for name, value, why in found]
     return "\n".join(rows)

@@ -1,6 +1,8 @@
 """How long to wait before the next try: one curve, the jitter given from outside."""
 
-JITTER = 0.2
+from typing import Final
+
+JITTER: Final = 0.2
 """Share of the delay by which jitter moves it either way: enough to part a herd, little enough to keep the order."""
 
 

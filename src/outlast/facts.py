@@ -7,6 +7,7 @@ a node's), so whatever prints facts cannot leak a payload, a label or a name fro
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from outlast.run import Cause, FailureCode, Limit, Status
 
@@ -143,7 +144,7 @@ class NodeBuried:
     node: str
 
 
-Fact = (
+Fact: TypeAlias = (
     NodeStarted
     | NodeStopped
     | NodeBuried
@@ -162,4 +163,4 @@ Fact = (
     | StoreTroubled
 )
 
-Report = Callable[[Fact], None]
+Report: TypeAlias = Callable[[Fact], None]

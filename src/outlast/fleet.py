@@ -9,12 +9,13 @@ Rules:
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from typing import Final
 
-SPAN = 60.0
+SPAN: Final = 60.0
 """Seconds over which starts and later takeovers are counted."""
-SHARE = 0.1
+SHARE: Final = 0.1
 """Later takeovers per start: a worker that fails everything gets a tenth more load, not twice as much."""
-FLOOR = 30
+FLOOR: Final = 30
 """Later takeovers that are always allowed in one span: a handful of unlucky runs on a quiet node never waits."""
 
 

@@ -8,16 +8,17 @@ Two clocks appear here and are never mixed: `until` and `now` of `is_live` are t
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from outlast.errors import SettingsError
 
-TTL = 15.0
+TTL: Final = 15.0
 """Seconds: long enough to sit out a garbage collection or a slow disk, short enough for a person to wait."""
-RENEW_EVERY = 5.0
+RENEW_EVERY: Final = 5.0
 """Seconds: a third of the TTL, so two renewals in a row may be lost."""
-MARGIN = 3.0
+MARGIN: Final = 3.0
 """Seconds before the end of the lease at which an unproved controller pauses."""
-STALL_LIMIT = 120.0
+STALL_LIMIT: Final = 120.0
 """Seconds an event loop may stand still before its node gives up its runs: longer than any honest blocking call."""
 
 

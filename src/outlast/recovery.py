@@ -18,7 +18,7 @@ Rules of `plan`:
 
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import assert_never
+from typing import Final, TypeAlias, assert_never
 
 from outlast import lease
 from outlast.backoff import delay
@@ -36,27 +36,27 @@ from outlast.errors import (
 )
 from outlast.run import Cause, Failed, FailureCode, Limit, RecoveryBudget, Run, Status
 
-TAKEOVERS = 5
+TAKEOVERS: Final = 5
 """In one window: enough for a node that flaps through a bad deploy, too few to be a storm."""
-WINDOW = 300.0
+WINDOW: Final = 300.0
 """Seconds: longer than the five backoffs together, so a run that fails at once spends its budget inside it."""
-BASE = 1.0
+BASE: Final = 1.0
 """Seconds before the second takeover."""
-CAP = 60.0
+CAP: Final = 60.0
 """Seconds at most before any takeover."""
-LIFE = 20
+LIFE: Final = 20
 """Takeovers for the life of a run: a controller that dies just after every window is bounded too."""
-HANDOFFS = 50
+HANDOFFS: Final = 50
 """Free hand-offs: ten deploys a day for a working week."""
-HANDOFF_SPACING = 1.0
+HANDOFF_SPACING: Final = 1.0
 """Seconds between two free hand-offs, so that two draining nodes cannot play ping-pong."""
-CALLS = 64
+CALLS: Final = 64
 """Worker calls for the life of a run, whatever their reason."""
-WAITS = 256
+WAITS: Final = 256
 """Resolved waits that each allow one more call."""
-TRIES = 3
+TRIES: Final = 3
 """Further calls within one controller without progress."""
-TRY_BASE = 1.0
+TRY_BASE: Final = 1.0
 """Seconds before the first of those further calls."""
 
 
@@ -146,7 +146,7 @@ class Cancel:
     reason: str | None
 
 
-Plan = Leave | Wait | Claim | Exhaust | Cancel
+Plan: TypeAlias = Leave | Wait | Claim | Exhaust | Cancel
 
 
 def plan(run: Run, policy: RecoveryPolicy, *, now: float, jitter: float) -> Plan:

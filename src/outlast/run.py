@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from outlast.log.event import JSON, JSON_TYPE, Event
 
@@ -126,7 +126,7 @@ class Cancelled:
     reason: str | None = None
 
 
-Outcome = Completed | Failed | Cancelled
+Outcome: TypeAlias = Completed | Failed | Cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

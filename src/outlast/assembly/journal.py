@@ -6,7 +6,7 @@ A fact holds only enums, numbers and ids that Outlast minted, so nothing from ou
 import logging
 from dataclasses import fields
 from enum import Enum
-from typing import cast
+from typing import Final, cast
 
 from outlast.facts import (
     AbortFailed,
@@ -22,7 +22,7 @@ from outlast.run import Cause
 
 logger = logging.getLogger("outlast")
 
-_WARNINGS = (AbortFailed, ControllerPaused, PrerequisiteFailed, RunReleased, StoreTroubled)
+_WARNINGS: Final = (AbortFailed, ControllerPaused, PrerequisiteFailed, RunReleased, StoreTroubled)
 
 
 def record(fact: Fact) -> None:

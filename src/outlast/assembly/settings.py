@@ -8,7 +8,7 @@ A keyword of `Outlast(…)` beats its variable `OUTLAST_…`, which beats the de
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from outlast.errors import SettingsError
 from outlast.lease import LeasePolicy
@@ -17,12 +17,12 @@ from outlast.recovery import RecoveryPolicy
 from outlast.server.conditions import STOP_GRACE
 from outlast.server.feed import HEARTBEAT
 
-STORE = "sqlite:///outlast.db"
+STORE: Final = "sqlite:///outlast.db"
 """A file beside the program: the run survives the process without anything to set up."""
-PREFIX = "OUTLAST_"
-SHORTEST_HEARTBEAT = 0.1
+PREFIX: Final = "OUTLAST_"
+SHORTEST_HEARTBEAT: Final = 0.1
 """Seconds: more often is noise."""
-LONGEST_HEARTBEAT = 15.0
+LONGEST_HEARTBEAT: Final = 15.0
 """Seconds: proxies cut silent streams at 30 or 60, and a client must be able to miss one (F10)."""
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Settings:
         return cls(**values)
 
 
-LEASE_NAMES: Mapping[str, str] = {
+LEASE_NAMES: Final[Mapping[str, str]] = {
     "lease_ttl": "ttl",
     "renew_every": "renew_every",
     "lease_margin": "margin",
@@ -120,7 +120,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-READERS: Mapping[str, Callable[[str], Any]] = {
+READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "store": str,
     "durability": str,
     "heartbeat": float,
@@ -130,7 +130,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 }
 """How the variable of each plain setting is read."""
 
-_FORMS: Mapping[Callable[[str], Any], str] = {float: "a number", int: "a whole number", _flag: "true or false"}
+_FORMS: Final[Mapping[Callable[[str], Any], str]] = {float: "a number", int: "a whole number", _flag: "true or false"}
 
 
 def _read(variable: str, text: str, read: Callable[[str], T]) -> T:

@@ -11,13 +11,14 @@ import inspect
 import sys
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Final
 
 from outlast.cli import library
 
-EXAMPLES = 6
+EXAMPLES: Final = 6
 """Steps of a documented example shown for one name; more of them repeat the point."""
 
-COMPUTES = frozenset(
+COMPUTES: Final = frozenset(
     {
         "base64",
         "binascii",
@@ -51,7 +52,7 @@ COMPUTES = frozenset(
 )
 """Modules whose examples may run: no network, files, processes, terminal, clock or randomness."""
 
-LEAVES_THE_MODULE = frozenset({"breakpoint", "compile", "eval", "exec", "exit", "help", "input", "open", "quit"})
+LEAVES_THE_MODULE: Final = frozenset({"breakpoint", "compile", "eval", "exec", "exit", "help", "input", "open", "quit"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

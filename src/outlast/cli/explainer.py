@@ -9,7 +9,7 @@ import asyncio
 import re
 import textwrap
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from outlast.cli import examples, library, tools
 from outlast.errors import InputInvalid
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from outlast.log.event import Event
     from outlast.workers.base import ActiveRun
 
-PACE = 0.1
+PACE: Final = 0.1
 """Seconds per word: quick to read along, slow enough that a person can kill the server in the middle."""
 
-SLOWEST = 5.0
+SLOWEST: Final = 5.0
 """Seconds per word that the input may ask for at most, so that a run has an end."""
 
-THINKING = 8
+THINKING: Final = 8
 """A tool call takes as long as this many words, so that the eye can follow it."""
 
-ENOUGH = 330
+ENOUGH: Final = 330
 """Words after which no further name is looked into: with tool calls and the summary, 40 to 60 seconds."""
 
-NAMED = 8
+NAMED: Final = 8
 """Names of one kind listed in running text before the rest is only counted."""
 
 Part: TypeAlias = "str | Event"

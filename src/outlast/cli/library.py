@@ -19,24 +19,24 @@ import textwrap
 import warnings
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DOCS_WORDS = 170
+DOCS_WORDS: Final = 170
 """Words quoted from a module's docstring: its introduction, short of a manual such as that of configparser."""
 
-SUMMARY_WORDS = 45
+SUMMARY_WORDS: Final = 45
 """Words quoted about one name: its first paragraph, cut where a paragraph is an essay."""
 
-SIGNATURE_CHARACTERS = 160
+SIGNATURE_CHARACTERS: Final = 160
 """Longer signatures are lists of options that nobody reads in running text."""
 
-BODY_LINES = 6
+BODY_LINES: Final = 6
 """Lines of source shown of one function: enough to see how it begins."""
 
-ACTS_ON_IMPORT = frozenset(
+ACTS_ON_IMPORT: Final = frozenset(
     {
         "__main__",
         "antigravity",  # opens a browser
@@ -52,14 +52,14 @@ ACTS_ON_IMPORT = frozenset(
     }
 )
 
-SUGGESTED = ("heapq", "json", "textwrap", "statistics", "difflib")
+SUGGESTED: Final = ("heapq", "json", "textwrap", "statistics", "difflib")
 """What is suggested to somebody whose module is unlike any other."""
 
-PROSE_WIDTH = 45
+PROSE_WIDTH: Final = 45
 """Lines of running text reach at least this far, all but a paragraph's last; those of lists and code do not."""
 
-_AS_IT_IS = re.compile(r"^( |>>>|==|--|\+-|[*-] )|\S {3,}\S")
-_MODULE_NAME = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*){0,3}", re.ASCII)
+_AS_IT_IS: Final = re.compile(r"^( |>>>|==|--|\+-|[*-] )|\S {3,}\S")
+_MODULE_NAME: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*){0,3}", re.ASCII)
 
 
 class ModuleRefused(ValueError):

@@ -1,10 +1,12 @@
 """The options that every command about a server has."""
 
+from typing import Final
+
 import click
 
 from outlast.client.link import Headers
 
-URL = "http://127.0.0.1:8400"
+URL: Final = "http://127.0.0.1:8400"
 """Where `outlast serve` and `outlast demo` answer unless told otherwise."""
 
 url = click.option(

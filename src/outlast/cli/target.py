@@ -4,11 +4,12 @@ import importlib
 import sys
 import traceback
 from pathlib import Path
+from typing import Final
 
 from outlast.assembly.outlast import Outlast
 from outlast.errors import SettingsError
 
-FORM = "MODULE:ATTRIBUTE"
+FORM: Final = "MODULE:ATTRIBUTE"
 
 
 def load(target: str) -> Outlast:

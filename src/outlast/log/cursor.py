@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from outlast.errors import CursorInvalid
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from outlast.log.event import Event
 
-CHAIN_BYTES = 8
+CHAIN_BYTES: Final = 8
 """64 bits: a chance meeting of two pasts at one seq is 1 in 10^19, and a cursor still fits a log line."""
-LAST_SEQ = 2**63 - 1
+LAST_SEQ: Final = 2**63 - 1
 """The largest integer every store keeps."""
 
-_TEXT = re.compile(r"(0|[1-9][0-9]{0,18})(?:-([0-9a-f]{16}))?", re.ASCII)
+_TEXT: Final = re.compile(r"(0|[1-9][0-9]{0,18})(?:-([0-9a-f]{16}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,14 @@ RESERVED: Final = frozenset({"error", "open", "message"})
 CONTROL_PREFIX: Final = "outlast."
 """Types of control frames, which are never stored."""
 
-_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
-_CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(; ?[A-Za-z0-9=_.+-]{1,64}){0,4}")
+_TYPE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+_CONTENT_TYPE: Final = re.compile(
+    r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(; ?[A-Za-z0-9=_.+-]{1,64}){0,4}"
+)
 
 # Made once: `json.dumps` makes an encoder at every call that asks for anything special, and that takes as long again.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_ESCAPING = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_ESCAPING: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def encode_json(value: JSON) -> bytes:

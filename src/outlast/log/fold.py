@@ -10,11 +10,12 @@ Rules:
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from outlast.log.event import OWN_PREFIX, Event, StoredEvent
 
-RESTARTED = "run.restarted"
-TEXT = "text"
+RESTARTED: Final = "run.restarted"
+TEXT: Final = "text"
 
 
 def rewind(events: Iterable[StoredEvent]) -> list[StoredEvent]:

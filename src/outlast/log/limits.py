@@ -6,20 +6,21 @@ Outlast's own events (`run.*`, the terminals among them) are exempt, so a full l
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from outlast.errors import EventTooLarge, LogFull, SettingsError
 from outlast.log.event import OWN_PREFIX, Event
 
-MIB = 1024 * 1024
-DAY = 86400.0
+MIB: Final = 1024 * 1024
+DAY: Final = 86400.0
 
-EVENTS = 200_000
+EVENTS: Final = 200_000
 """A day-long agent at two events a second."""
-BYTES = 256 * MIB
+BYTES: Final = 256 * MIB
 """What a laptop's disk and a cold reader can both bear."""
-AGE = 30 * DAY
+AGE: Final = 30 * DAY
 """A month: past it nobody is waiting."""
-EVENT_BYTES = 8 * MIB
+EVENT_BYTES: Final = 8 * MIB
 """One event: a large tool result or image still passes every store and client frame by frame."""
 
 

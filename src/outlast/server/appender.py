@@ -12,6 +12,7 @@ Rules:
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from outlast import lease
 from outlast.errors import Fenced, LogRefused
@@ -24,9 +25,9 @@ from outlast.server.conditions import Conditions
 from outlast.server.patience import insist
 from outlast.stores.base import Head, LogStore
 
-AHEAD_EVENTS = 64
+AHEAD_EVENTS: Final = 64
 """Events a worker may be ahead of the store: a burst of tokens passes, a runaway loop does not fill memory."""
-AHEAD_BYTES = 1024 * 1024
+AHEAD_BYTES: Final = 1024 * 1024
 """Payload bytes a worker may be ahead of the store; one larger event passes alone."""
 
 

@@ -10,7 +10,7 @@ Rules:
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from outlast.errors import ClaimLost, OwnershipError
 from outlast.facts import ClaimMissed, PrerequisiteFailed, RunClaimed, RunSettled
@@ -21,9 +21,9 @@ from outlast.server.conditions import Conditions
 from outlast.server.patience import insist
 from outlast.stores.base import NewClaim, RunStore
 
-COOL_DOWN = 30.0
+COOL_DOWN: Final = 30.0
 """Seconds between two questions to a prerequisite that refused: it is a bill or a quota, not a hiccup."""
-ADMISSION_LIMIT = 10.0
+ADMISSION_LIMIT: Final = 10.0
 """Seconds an admission may take; one that takes longer has not admitted."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from outlast.facts import Report
 from outlast.lease import LeasePolicy
@@ -9,10 +10,10 @@ from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 
-STOP_GRACE = 5.0
+STOP_GRACE: Final = 5.0
 """Seconds a stopped worker may take to come to its end before it is left behind."""
 
-Admit = Callable[[Run], Awaitable[None]]
+Admit: TypeAlias = Callable[[Run], Awaitable[None]]
 """Asked before a run's first and every later claim; raises `NotAdmitted` to refuse. There is no request: it sees
 the stored owner, input and metadata."""
 

@@ -18,7 +18,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 from outlast.backoff import delay
 from outlast.errors import EventTooLarge, Fenced, OwnershipError, WorkerRaised
@@ -66,7 +66,7 @@ class HandedOff:
     """The node is closing: another is to go on."""
 
 
-Ending = Finished | Raised | StopAsked | CallsSpent | HandedOff
+Ending: TypeAlias = Finished | Raised | StopAsked | CallsSpent | HandedOff
 
 
 class Controller:

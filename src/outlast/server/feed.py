@@ -13,7 +13,7 @@ Rules of this file:
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from outlast.errors import code_of
 from outlast.facts import Report, StoreTroubled
@@ -24,21 +24,21 @@ from outlast.server.ring import Ring
 from outlast.stores.base import Head, Store
 from outlast.wire import native
 
-POLL = 1.0
+POLL: Final = 1.0
 """Seconds between two looks when nothing rings: how late an event is at most when every wake-up is lost."""
-HEARTBEAT = 10.0
+HEARTBEAT: Final = 10.0
 """Seconds between heartbeats: below the 15 that proxies and people bear, far above what it costs."""
-RECOVERING_BEAT = 2.0
+RECOVERING_BEAT: Final = 2.0
 """Seconds between heartbeats while the run is recovering: someone watches a countdown."""
-LEASE_SLACK = 0.1
+LEASE_SLACK: Final = 0.1
 """Seconds behind the end of a lease at which the row is read again, so that the reading finds it run out."""
-LINGER = 5.0
+LINGER: Final = 5.0
 """Seconds a feed stays without readers: a page that reloads finds the ring warm."""
-PAGE = 512
+PAGE: Final = 512
 """Events read at once."""
-PAGE_BYTES = 256 * 1024
+PAGE_BYTES: Final = 256 * 1024
 """Bytes of payload read at once: a quarter of the ring."""
-SLICE = 64
+SLICE: Final = 64
 """Readers woken in one turn of the loop: about a millisecond of sending at 15 µs each."""
 
 

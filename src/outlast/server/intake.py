@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
 from hashlib import sha256
+from typing import Final
 
 from outlast.errors import Draining, InputInvalid, NotStarted, RunNotFound, UnknownWorker
 from outlast.log.event import JSON, encode_json
@@ -12,13 +13,13 @@ from outlast.run import Run, Status
 from outlast.server.conditions import Conditions
 from outlast.stores.base import Loaded, NewRun, RunStore, Started, Stopped
 
-NOT_STARTED = (
+NOT_STARTED: Final = (
     "Outlast is not running in this application: pass `lifespan=outlast.lifespan` to FastAPI or Starlette, "
     "or enter `async with outlast:` in your own lifespan."
 )
 """What to do about the most common mistake of all."""
 
-_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
+_ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 
 def is_id(text: str) -> bool:

@@ -12,6 +12,7 @@ Rules:
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from typing import Final
 
 from outlast.errors import OwnershipError, StoreError, code_of
 from outlast.facts import NodeBuried, NodeStarted, NodeStopped, StoreTroubled
@@ -27,15 +28,15 @@ from outlast.server.renewal import Keeper, Pacer, Renewed
 from outlast.stores.base import Store
 from outlast.workers.base import Worker
 
-LOOK_EVERY = 0.5
+LOOK_EVERY: Final = 0.5
 """Seconds between two looks when nothing rings: a dead node's runs are found this late at most (B1)."""
-LOOK_AGAIN = 0.01
+LOOK_AGAIN: Final = 0.01
 """Seconds before the next look at the least: a due time that is a rounding error away must not spin."""
-LOOK_AT = 256
+LOOK_AT: Final = 256
 """Due runs read in one look."""
-STARTS_AT_ONCE = 64
+STARTS_AT_ONCE: Final = 64
 """Claims under way at the same time: a node that takes over five hundred runs starts them in eight waves."""
-CLOSE_GRACE = 10.0
+CLOSE_GRACE: Final = 10.0
 """Seconds controllers may take to let go of their runs before they are cancelled; their lease is gone either way."""
 
 

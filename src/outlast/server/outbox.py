@@ -10,6 +10,7 @@ Rules:
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
 
 from outlast.backoff import delay
 from outlast.errors import code_of
@@ -19,19 +20,19 @@ from outlast.server.patience import insist
 from outlast.stores.base import Abort, RunStore
 from outlast.workers.base import Worker
 
-LOOK_EVERY = 2.0
+LOOK_EVERY: Final = 2.0
 """Seconds between two looks when nothing rings: retries and dead nodes' rows are found this late at most."""
-AT_ONCE = 16
+AT_ONCE: Final = 16
 """Aborts delivered side by side: fifteen that hang leave room for one that does not."""
-ANSWER_WITHIN = 10.0
+ANSWER_WITHIN: Final = 10.0
 """Seconds a worker may take to acknowledge."""
-HOLD = 30.0
+HOLD: Final = 30.0
 """Seconds a row is hidden while it is delivered: longer than the answer may take."""
-TRIES = 20
+TRIES: Final = 20
 """Deliveries before giving up: with the backoff below, about a quarter of an hour."""
-BASE = 1.0
+BASE: Final = 1.0
 """Seconds before the second delivery."""
-CAP = 60.0
+CAP: Final = 60.0
 """Seconds between deliveries at most."""
 
 

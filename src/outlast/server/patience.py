@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from outlast.backoff import delay
 from outlast.errors import StoreUnavailable
@@ -11,9 +11,9 @@ from outlast.server.conditions import Conditions
 
 T = TypeVar("T")
 
-BASE = 0.05
+BASE: Final = 0.05
 """Seconds before the second try: a busy file is free again in milliseconds."""
-CAP = 1.0
+CAP: Final = 1.0
 """Seconds between tries at most, so that work goes on within a second of the store's return."""
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
-BEAT_EVERY = 0.5
+BEAT_EVERY: Final = 0.5
 """Seconds between two beats: fine enough to show a person that a server is slow, too rare to cost anything."""
 
 

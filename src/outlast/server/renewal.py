@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from outlast import lease
 from outlast.errors import code_of
@@ -19,7 +19,7 @@ from outlast.facts import Report, StoreTroubled
 from outlast.lease import LeasePolicy
 from outlast.stores.base import Renewer
 
-RETRY_EVERY = 1.0
+RETRY_EVERY: Final = 1.0
 """Seconds between tries while the store gives no answer: several fit between a missed renewal and the lease's end."""
 
 

@@ -9,10 +9,11 @@ Rules of this file:
 """
 
 from collections.abc import Sequence
+from typing import Final
 
-LIMIT = 1024 * 1024
+LIMIT: Final = 1024 * 1024
 """Bytes: some seconds of a talkative run, so that a reader which came back or fell behind need not ask the store."""
-CHUNK = 32 * 1024
+CHUNK: Final = 32 * 1024
 """Bytes given at once. Servers let 64 KiB pile up before they feel a slow client, so with the chunk that goes over
 that mark and the one that waits behind it a stalled reader costs 128 KiB (F13)."""
 

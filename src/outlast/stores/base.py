@@ -24,7 +24,7 @@ Wake-ups are hints: they may be lost, doubled or early. Who waits for one looks 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
@@ -387,7 +387,7 @@ class Store(Protocol):
         ...
 
 
-EARLY_STOP_TTL = 600.0
+EARLY_STOP_TTL: Final = 600.0
 """Seconds a stop waits for its run to be started."""
-EARLY_STOPS = 100
+EARLY_STOPS: Final = 100
 """Early stops kept per owner."""

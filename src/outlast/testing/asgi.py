@@ -17,21 +17,21 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import httpx2
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Scope
 
 # Seconds an app may go on after its client left: time to close what it holds, not to work on unseen.
-GRACE = 5.0
+GRACE: Final = 5.0
 
 # Messages to a client that left that are swallowed at once. An app that does nothing but send would otherwise never let
 # the loop's time come to the end of its grace.
-SWALLOWED = 1000
+SWALLOWED: Final = 1000
 
-_ASGI = {"version": "3.0", "spec_version": "2.3"}  # uvicorn's: `send` does not raise when the client has gone
-_PORTS = {"http": 80, "https": 443}
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}  # uvicorn's: `send` does not raise when the client has gone
+_PORTS: Final = {"http": 80, "https": 443}
 
 _Head: TypeAlias = tuple[int, Iterable[tuple[bytes, bytes]]]
 

@@ -26,13 +26,13 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context
-from typing import Any, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple
 
 from outlast.testing.stack import describe
 
 # Real seconds that threads may work without a word to the loop: longer than honest work in a test, shorter than the
 # minute after which a test runner gives up without telling why.
-PATIENCE = 30.0
+PATIENCE: Final = 30.0
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")

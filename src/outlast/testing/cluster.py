@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Self
+from typing import Final, Self
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -52,11 +52,11 @@ from outlast.testing.witness import Witness
 from outlast.testing.worker import Call, ScriptedWorker, Told
 from outlast.workers.base import Worker
 
-EPOCH = 1_800_000_000.0
+EPOCH: Final = 1_800_000_000.0
 """The wall clock when the loop's clock is at 0: some day in 2027."""
-OUTSIDE = "outside"
+OUTSIDE: Final = "outside"
 """Who starts, stops and looks without being a node."""
-LOOK_EVERY = 5.0
+LOOK_EVERY: Final = 5.0
 """Seconds between two looks at a row that is waited for, when nothing rings: what changes it rings."""
 
 

@@ -13,7 +13,7 @@ The rules of this file:
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from outlast.errors import StoreUnavailable
 from outlast.stores.base import LogStore, Renewal, Renewer, RunStore, Store, Subscription
@@ -32,7 +32,7 @@ from outlast.testing.faults import (
 )
 from outlast.testing.process import Process, outside
 
-Do = Callable[[], Coroutine[Any, Any, Any]]
+Do: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class FaultyStore:

@@ -19,21 +19,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from outlast.testing.stack import describe
 
 # Threads with this at the start of their name are outlast's own, and end with what started them.
-THREADS = "outlast"
+THREADS: Final = "outlast"
 
 # How often the loop turns before what is left counts as left: a cancelled task needs a turn for each `finally` that
 # waits, a closed transport one for its socket.
-TURNS = 20
+TURNS: Final = 20
 
-_DESCRIPTORS = Path("/proc/self/fd")  # where there is no such folder, descriptors are not checked
+_DESCRIPTORS: Final = Path("/proc/self/fd")  # where there is no such folder, descriptors are not checked
 
 # anyio's plugin drives each step of a test, the end of a fixture too, by a new task of its own.
-_DRIVER = "TestRunner._call_in_runner_task"
+_DRIVER: Final = "TestRunner._call_in_runner_task"
 
 
 class Leak(AssertionError):

@@ -18,10 +18,10 @@ The rules of this file:
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-TURNS = 1000
+TURNS: Final = 1000
 """Turns of the loop a killed process may need: each `finally` that waits costs its task one."""
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ The rules of this file:
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Scope
 
@@ -22,11 +22,11 @@ from outlast.testing.process import Process
 from outlast.wire import native
 from outlast.wire.sse import Message, Parser
 
-POLL = 1.0
+POLL: Final = 1.0
 """Seconds between two looks at a log when nothing rings."""
-PATIENCE = 30.0
+PATIENCE: Final = 30.0
 """Seconds without a byte after which a connection is given up: three heartbeats."""
-START = Cursor(0, None)
+START: Final = Cursor(0, None)
 
 
 class ModelReader:

@@ -4,10 +4,10 @@ import asyncio
 import traceback
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 # The innermost frames tell what a task waits for; above them are the frames of test runners.
-DEPTH = 6
+DEPTH: Final = 6
 
 
 def describe(task: asyncio.Task[Any]) -> str:

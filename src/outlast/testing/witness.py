@@ -6,7 +6,7 @@ witness has seen. Rows are read back after each operation that may have changed 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
@@ -25,7 +25,7 @@ from outlast.stores.base import (
 )
 from outlast.testing import observation
 
-Note = Callable[[observation.Observation], None]
+Note: TypeAlias = Callable[[observation.Observation], None]
 
 
 class Witness:

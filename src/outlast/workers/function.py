@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Future
 from contextlib import aclosing, closing, suppress
 from threading import Thread
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outlast.errors import Retry, WorkerRaised
 from outlast.log.event import JSON, Said, encode_json
@@ -25,10 +25,10 @@ from outlast.workers.base import ActiveRun, Kind
 
 T = TypeVar("T")
 
-Function = Callable[[ActiveRun], Any]
+Function: TypeAlias = Callable[[ActiveRun], Any]
 """An async generator, a coroutine, a generator or a plain function of one `ActiveRun`."""
 
-AbortFunction = Callable[[str], Awaitable[None]]
+AbortFunction: TypeAlias = Callable[[str], Awaitable[None]]
 """Told the id of a run that ended without completing, so that what the worker began elsewhere can be ended too."""
 
 

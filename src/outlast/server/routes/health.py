@@ -1,6 +1,7 @@
 """Says that this node answers: at once and from memory, so that a store in trouble does not look like a dead node."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -9,7 +10,7 @@ from outlast.log.event import JSON, encode_json
 from outlast.server.routes.answer import answer
 from outlast.server.routes.door import Door, OpenDoor
 
-DescribeNode = Callable[[], Mapping[str, JSON]]
+DescribeNode: TypeAlias = Callable[[], Mapping[str, JSON]]
 """Tells `boot_id`, `workers` and `loop_lag` (seconds) of a node that has started; it neither waits nor fails."""
 
 

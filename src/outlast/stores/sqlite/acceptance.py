@@ -14,10 +14,10 @@ from outlast.stores.sqlite.rows import find, outcome_columns, read, require, run
 from outlast.stores.sqlite.statement import load as load_statement
 from outlast.stores.sqlite.transaction import Query, Transaction
 
-INSERT_RUN = load_statement("insert_run")
-OPEN_LOG = load_statement("open_log")
-LIST_RUNS = load_statement("list_runs")
-LIST_RUNS_OF_STATUS = load_statement("list_runs_of_status")
+INSERT_RUN: Final = load_statement("insert_run")
+OPEN_LOG: Final = load_statement("open_log")
+LIST_RUNS: Final = load_statement("list_runs")
+LIST_RUNS_OF_STATUS: Final = load_statement("list_runs_of_status")
 
 LAST_NUMBER: Final = 2**63 - 1
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection
+from typing import Final
 
 from outlast.errors import ClaimLost, Fenced
 from outlast.run import Cause, Run, Token
@@ -11,11 +12,11 @@ from outlast.stores.sqlite.rows import causes_column, require, run_of
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
-CLAIM_RUN = load("claim_run")
-FIND_DUE = load("find_due")
-FIND_NEXT_DUE = load("find_next_due")
-REFUSE_RUN = load("refuse_run")
-RELEASE_RUN = load("release_run")
+CLAIM_RUN: Final = load("claim_run")
+FIND_DUE: Final = load("find_due")
+FIND_NEXT_DUE: Final = load("find_next_due")
+REFUSE_RUN: Final = load("refuse_run")
+RELEASE_RUN: Final = load("release_run")
 
 
 def due(query: Query, workers: Collection[str], *, limit: int) -> Due:

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 from outlast.stores.sqlite.statement import load
 
-ANCHOR_CLOCK = load("anchor_clock")
-FIND_NEWEST_TIME = load("find_newest_time")
+ANCHOR_CLOCK: Final = load("anchor_clock")
+FIND_NEWEST_TIME: Final = load("find_newest_time")
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

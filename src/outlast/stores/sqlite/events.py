@@ -14,11 +14,11 @@ from outlast.stores.base import Head
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
-EXTEND_LOG = load("extend_log")
-FENCE_LOG = load("fence_log")
-INSERT_EVENT = load("insert_event")
-READ_EVENTS = load("read_events")
-SEAL_LOG = load("seal_log")
+EXTEND_LOG: Final = load("extend_log")
+FENCE_LOG: Final = load("fence_log")
+INSERT_EVENT: Final = load("insert_event")
+READ_EVENTS: Final = load("read_events")
+SEAL_LOG: Final = load("seal_log")
 
 PLACE_BITS: Final = 32
 """`events.place` is the log's number shifted by this, plus the seq."""

@@ -19,7 +19,7 @@ from outlast.errors import SchemaNewer, StoreCorrupt, StoreUnavailable
 APPLICATION_ID: Final = int.from_bytes(b"Outl")
 """What `file` and SQLite's own list of formats can know our files by."""
 
-FOLDER = files("outlast.stores.sqlite") / "migrations"
+FOLDER: Final = files("outlast.stores.sqlite") / "migrations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

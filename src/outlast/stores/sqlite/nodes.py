@@ -8,7 +8,7 @@ from outlast.stores.base import Node
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
-WRITE_LEASE = load("write_lease")
+WRITE_LEASE: Final = load("write_lease")
 
 LONG_AGO: Final = 3600.0
 """Seconds after which the row of an ended lease is cleared away: until then it may tell why its runs were left."""

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from outlast.stores.base import Abort
 from outlast.stores.sqlite.rows import read
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
-FIND_ABORT = load("find_abort")
-TAKE_ABORTS = load("take_aborts")
+FIND_ABORT: Final = load("find_abort")
+TAKE_ABORTS: Final = load("take_aborts")
 
 
 def is_due(query: Query, workers: Collection[str]) -> bool:

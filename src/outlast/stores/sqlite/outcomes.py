@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Final
 
 from outlast import lease
 from outlast.errors import ClaimLost
@@ -13,9 +14,9 @@ from outlast.stores.sqlite.rows import find, outcome_columns, read, require, run
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
-FORGET_STOPS = load("forget_stops")
-REMEMBER_STOP = load("remember_stop")
-SETTLE_RUN = load("settle_run")
+FORGET_STOPS: Final = load("forget_stops")
+REMEMBER_STOP: Final = load("remember_stop")
+SETTLE_RUN: Final = load("settle_run")
 
 
 def settle(transaction: Transaction, run: Run, token: Token, outcome: Outcome) -> Run:

@@ -1,8 +1,9 @@
 """Reads the SQL statements, one file each, named for what they do."""
 
 from importlib.resources import files
+from typing import Final
 
-FOLDER = files("outlast.stores.sqlite") / "statements"
+FOLDER: Final = files("outlast.stores.sqlite") / "statements"
 
 
 def load(name: str) -> str:

@@ -29,7 +29,7 @@ from outlast.testing.contract.scene import (
 
 Attempt: TypeAlias = Callable[[Store, Run], Awaitable[object]]
 
-FAILED = Failed(code=FailureCode.WORKER_ERROR, message="m")
+FAILED: Final = Failed(code=FailureCode.WORKER_ERROR, message="m")
 
 
 async def _append(store: Store, run: Run) -> None:

@@ -28,7 +28,18 @@ from outlast.testing.contract.scene import (
     unchanged,
 )
 
-STRANGE = ["", "r 1", "it's", 'a"b', "'; DROP TABLE runs; --", "100%_", "a\\b", "{a}:b*", "x\ny\tz", "ünï-\U0001f600"]
+STRANGE: Final = [
+    "",
+    "r 1",
+    "it's",
+    'a"b',
+    "'; DROP TABLE runs; --",
+    "100%_",
+    "a\\b",
+    "{a}:b*",
+    "x\ny\tz",
+    "ünï-\U0001f600",
+]
 """Ids that would break a statement or a key that was put together from them."""
 
 WRITES: Final[dict[str, Callable[[Store, Run], Awaitable[object]]]] = {

@@ -1,6 +1,7 @@
 """Appending events: all of a batch or none of it, behind the head alone, and to the byte."""
 
 import asyncio
+from typing import Final
 
 import pytest
 
@@ -13,7 +14,7 @@ from outlast.stores.base import Store
 from outlast.testing.contract.bench import Contract, Workbench
 from outlast.testing.contract.scene import A, B, drive, events, join, said, say, take, texts, unchanged
 
-PAYLOADS = {
+PAYLOADS: Final = {
     "empty": b"",
     "nul": b"\0a\0",
     "line ends": b"a\nb\rc\r\nd\n\re\r",
@@ -27,7 +28,7 @@ PAYLOADS = {
     "eight mebibytes": b"\0\xff\r\n" * (2 * MIB),
 }
 
-TEXTS = ["", "a\0b", "a\r\nb", "\u2028\u2029\x85", "\ud83d", "\ude00\ud83d", "\U0001f468\u200d\U0001f469", "ünï"]
+TEXTS: Final = ["", "a\0b", "a\r\nb", "\u2028\u2029\x85", "\ud83d", "\ude00\ud83d", "\U0001f468\u200d\U0001f469", "ünï"]
 
 
 class Appending(Contract):

@@ -1,6 +1,7 @@
 """Claiming runs: what a claim writes, and everything that refuses it."""
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -24,7 +25,7 @@ from outlast.testing.contract.scene import (
     unchanged,
 )
 
-BUDGET = RecoveryBudget(
+BUDGET: Final = RecoveryBudget(
     takeovers=2, last_takeover_at=7.5, life=3, handoffs=4, calls=5, waits=6, causes=(Cause.CRASH, Cause.STALL)
 )
 

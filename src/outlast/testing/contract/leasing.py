@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -10,7 +11,7 @@ from outlast.stores.base import Node, Renewal, Store
 from outlast.testing.contract.bench import Contract, Workbench
 from outlast.testing.contract.scene import CHAT, MANY, TTL, A, B, drive, join, load, take, unchanged
 
-LONG_AGO = 365 * 86400.0
+LONG_AGO: Final = 365 * 86400.0
 """Seconds after which every store may clear a lease away."""
 
 

@@ -1,5 +1,7 @@
 """The outbox: every worker is told, at least once, that its run is over."""
 
+from typing import Final
+
 import pytest
 
 from outlast.run import Cancelled, Completed
@@ -7,7 +9,7 @@ from outlast.stores.base import Abort, Store
 from outlast.testing.contract.bench import Contract, Workbench
 from outlast.testing.contract.scene import ANN, CHAT, MANY, A, drive, join, load, start
 
-HOLD = 30.0
+HOLD: Final = 30.0
 
 
 class Outbox(Contract):

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -34,8 +34,8 @@ from outlast.testing.contract.scene import (
     texts,
 )
 
-SEEDS = range(50)
-FAILED = Failed(code=FailureCode.RECOVERY_EXHAUSTED, message="m")
+SEEDS: Final = range(50)
+FAILED: Final = Failed(code=FailureCode.RECOVERY_EXHAUSTED, message="m")
 
 Contender: TypeAlias = Callable[[Store], Awaitable[Any]]
 

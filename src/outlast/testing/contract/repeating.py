@@ -5,6 +5,7 @@ handle and through another, at once and after others have written something in b
 """
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -32,7 +33,7 @@ from outlast.testing.contract.scene import (
     unchanged,
 )
 
-FAILED = Failed(code=FailureCode.WORKER_ERROR, message="m")
+FAILED: Final = Failed(code=FailureCode.WORKER_ERROR, message="m")
 
 
 @pytest.mark.behaviour("H21")

@@ -1,6 +1,7 @@
 """Settling runs: one transaction for the outcome, the terminal event, the seal and the abort."""
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -41,8 +42,10 @@ from outlast.testing.contract.scene import (
     unchanged,
 )
 
-FAILED = Failed(code=FailureCode.RECOVERY_EXHAUSTED, message="m", limit=Limit.LIFE, causes=(Cause.CRASH, Cause.HANDOFF))
-OUTCOMES: list[Outcome] = [
+FAILED: Final = Failed(
+    code=FailureCode.RECOVERY_EXHAUSTED, message="m", limit=Limit.LIFE, causes=(Cause.CRASH, Cause.HANDOFF)
+)
+OUTCOMES: Final[list[Outcome]] = [
     Completed(),
     Completed(result=b'{"n": [1, 2.50]}'),
     Failed(code=FailureCode.WORKER_ERROR, message="The worker raised KeyError."),

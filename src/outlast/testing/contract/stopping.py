@@ -1,5 +1,7 @@
 """Stopping runs: a durable fact before anyone is told, from any handle and before the run is known."""
 
+from typing import Final
+
 import pytest
 
 from outlast.run import Cancelled, Cause, Completed, Run, Status, StopIntent, terminal
@@ -24,7 +26,7 @@ from outlast.testing.contract.scene import (
     take,
 )
 
-ENOUGH = Cancelled(reason="enough")
+ENOUGH: Final = Cancelled(reason="enough")
 
 
 class Stopping(Contract):
