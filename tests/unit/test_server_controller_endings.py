@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from outlast.errors import LogRefused
+from outlast.facts import ControllerStoodDown
+from outlast.log.event import Event
 from outlast.log.limits import LogLimits
-from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Run, Status
+from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Run, Status, Token
 from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster
+from outlast.testing.faults import Gate, Script
 from outlast.testing.invariants import check
 from outlast.testing.worker import Deaf, Hang, Raise, Return, Say, ScriptedWorker
 from outlast.workers.base import ActiveRun
@@ -107,6 +110,61 @@ async def test_a_worker_that_comes_to_its_end_in_the_moment_of_the_stop_has_comp
         controller.stop("enough")
         row = await cluster.outcome("r1", within=5)
     assert row.outcome == Completed(result=b'"whole"')
+
+
+@pytest.mark.behaviour("F2")
+async def test_a_worker_whose_last_words_cannot_be_stored_has_not_completed_its_run() -> None:
+    worker = ScriptedWorker(lambda _call: [Say("last words"), Return(1)])
+    script = Script()
+    gate = script.add("append", Gate(), skip=1)
+    async with Cluster({"chat": worker}) as cluster:
+        await cluster.join("a", faults=script)
+        run = await cluster.start("chat", "r1")
+        await gate.entered.wait()
+        await asyncio.sleep(1)
+        assert worker.calls[0].ended_at is not None
+        row, head = await cluster.row("r1"), await cluster.store.logs.head(run.log)
+        await cluster.store.logs.append(run.log, row.token, head.cursor, [Event("text", "in its place")])
+        gate.open()
+        row = await cluster.outcome("r1", within=5)
+        said = [stored.event.data for stored in await cluster.log(run) if stored.event.type == "text"]
+    assert (row.budget.life, row.budget.causes, len(worker.calls)) == (1, (Cause.STORE,), 2)
+    assert said == ["in its place", "last words"]
+
+
+@pytest.mark.behaviour("H10")
+async def test_a_stopped_controller_whose_words_meet_a_higher_fence_does_not_even_try_to_settle() -> None:
+    script, tried = Script(), list[str]()
+    gate = script.add("append", Gate(), skip=1)
+    async with Cluster({"chat": ScriptedWorker(lambda _call: [Say("hello"), Hang()])}) as cluster:
+        member = await cluster.join("a", faults=script)
+        member.store.on_operation = lambda operation, _arguments: tried.append(operation)
+        run = await cluster.start("chat", "r1")
+        await gate.entered.wait()
+        await cluster.store.logs.fence(run.log, Token(epoch=9, claim="another"))
+        (controller,) = member.node._controllers.values()
+        controller.stop("enough")
+        await asyncio.sleep(0)
+        gate.open()
+        await asyncio.sleep(1)
+        assert [type(fact) for fact in member.facts][-1] is ControllerStoodDown
+    assert "settle" not in tried
+    assert "release" not in tried
+
+
+@pytest.mark.behaviour("H10")
+async def test_a_controller_that_lost_its_run_goes_away_though_its_append_is_not_answered() -> None:
+    script = Script()
+    script.add("append", Gate(), skip=1)
+    async with Cluster({"chat": ScriptedWorker(lambda _call: [Say("hello"), Hang()])}) as cluster:
+        member = await cluster.join("a", faults=script)
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        await cluster.store.runs.leave(member.node.id)
+        await cluster.join("b")
+        await asyncio.sleep(10)
+        assert [fact for fact in member.facts if isinstance(fact, ControllerStoodDown)]
+        assert not member.node._controllers
 
 
 @pytest.mark.behaviour("W17")
