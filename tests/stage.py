@@ -24,6 +24,8 @@ from outlast.server.routes import build
 from outlast.stores.base import Head, LogStore, NewClaim, RunStore, Store, Subscription
 from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.asgi import StreamingTransport
+from outlast.testing.cluster import LoopClock
+from outlast.testing.faulty import DeafSubscription
 from outlast.wire import native
 from outlast.wire.sse import Message, Parser
 
@@ -85,22 +87,9 @@ class Stage:
         return await self.store.logs.read(run.log, after=0, limit=1_000_000, max_bytes=1 << 40)
 
 
-class LoopClock:
-    """A machine's clocks that follow the running loop's, so that virtual time is the store's time too."""
-
-    def boot_id(self) -> str:
-        return "the loop"
-
-    def elapsed(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wall(self) -> float:
-        return 1_796_000_000.0
-
-
 @asynccontextmanager
 async def staged() -> AsyncIterator[Stage]:
-    """Open an empty store in memory."""
+    """Open an empty store in memory, whose time is the loop's."""
     store = SQLiteStore(None, clock=LoopClock())
     await store.open()
     try:
@@ -144,7 +133,7 @@ class Logs:
 
     def subscribe(self, log: str) -> Subscription:
         self.subscriptions += 1
-        return Deaf(self) if self.deaf else Counted(self, self.inner.subscribe(log))
+        return Counted(self, DeafSubscription() if self.deaf else self.inner.subscribe(log))
 
     async def _pass(self, call: str, answer: Any) -> Any:
         self.calls[call] += 1
@@ -171,23 +160,6 @@ class Counted:
 
     def close(self) -> None:
         self._inner.close()
-        self._logs.subscriptions -= self._open
-        self._open = False
-
-
-class Deaf(Counted):
-    """A subscription whose every wake-up is lost."""
-
-    def __init__(self, logs: Logs) -> None:
-        super().__init__(logs, self)
-
-    async def wait(self, timeout: float) -> None:
-        try:
-            await asyncio.wait_for(asyncio.get_running_loop().create_future(), timeout)
-        except TimeoutError:
-            return
-
-    def close(self) -> None:
         self._logs.subscriptions -= self._open
         self._open = False
 
