@@ -1,8 +1,8 @@
 """Runs the standard library's documented examples on this machine, for the demo's agents.
 
-Rules of this file
-* An example is run only where the module does nothing but compute, and only while its code stays inside such modules.
-* The examples of one docstring are one session: what an earlier step made is there for the later ones.
+Rules:
+1. An example is run only where the module does nothing but compute, and only while its code stays inside such modules.
+2. The examples of one docstring are one session: what an earlier step made is there for the later ones.
 """
 
 import ast

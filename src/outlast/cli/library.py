@@ -1,10 +1,10 @@
 """Reads the documentation of the standard library on this machine, for the demo's agents.
 
-Rules of this file
-* Only public modules of this Python's standard library are imported, and none whose import does something by itself.
-  A name is looked up in such a module and never evaluated.
-* Everything told comes from this Python: docstrings, signatures, source lines.
-* The same question has the same answer on the same Python, so memory addresses are taken out.
+Rules:
+1. Only public modules of this Python's standard library are imported, and none whose import does something by itself.
+   A name is looked up in such a module and never evaluated.
+2. Everything told comes from this Python: docstrings, signatures, source lines.
+3. The same question has the same answer on the same Python, so memory addresses are taken out.
 """
 
 import ast

@@ -1,7 +1,6 @@
 """Serves an `Outlast` object with uvicorn, at the root, until a signal comes.
 
-Rules of this file:
-
+Rules:
 1. The store opens inside our own lifespan, so that what is wrong with it is told in a sentence and not by uvicorn.
 2. uvicorn waits for open streams, and readers never leave by themselves: so the first signal sends them away, and
    uvicorn stops once they have gone. The second one ends the process where it stands, which every run survives.

@@ -1,7 +1,6 @@
 """Writes a transcript where a person reads it: a terminal with a status line at the bottom, or a plain stream.
 
-Rules of this file:
-
+Rules:
 1. What a worker said reaches a terminal as text alone. Control characters, those of direction among them, are made
    visible, so that no payload moves the cursor, sets a title or hides a line (Z1).
 2. A terminal's lines are broken here and not by it, one cell before its edge, so that we know how many rows stand

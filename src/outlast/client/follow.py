@@ -1,7 +1,6 @@
 """Follows one run over however many connections it takes: each event once and in order, a gap told, then the end.
 
-Rules of this file:
-
+Rules:
 1. The cursor is ours, not the connection's. It moves when the reader comes back for the next item, so an exception
    in the reader's code leaves it before the event that was being handled.
 2. Nothing of a frame that broke off is used; what comes again after a reconnection is dropped by its number.

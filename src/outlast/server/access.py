@@ -1,7 +1,6 @@
 """Decides who a request speaks for, and whether it may speak to this application at all.
 
-Rules of this file:
-
+Rules:
 1. With `authenticate` its answer is the owner; None, or nobody's name, is refused.
 2. Without it the application answers programs on its own machine alone: a loopback peer, no trace of a proxy, and a
    `Host` that a foreign page cannot have (DNS rebinding, Z7). `allow_anonymous` lifts this for those who mean it.

@@ -1,7 +1,6 @@
 """Carries what is new in one log to all its readers on this node: one subscription, one task, one encoding.
 
-Rules of this file:
-
+Rules:
 1. Only what the store returns is sent on, so nothing is visible before it is durable (F2).
 2. A wake-up is a hint. Without any the log is looked at every `POLL` seconds all the same (F4).
 3. "Ended" is what the log's head says, never what was heard.

@@ -1,7 +1,6 @@
 """All readers of one node: one feed per run that is read, the readers that do not get on, the word that it closes.
 
-Rules of this file:
-
+Rules:
 1. Feeds belong to the hub, never to the request that was the first to need one.
 2. Nothing here starts, claims or changes a run: reading is reading (A4).
 3. Closing tells every reader to go elsewhere and waits a bounded time for them to have heard it (F15).

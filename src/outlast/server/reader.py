@@ -1,7 +1,6 @@
 """One reader's stream, as ASGI: replay from the log, then the ring, then live, ended by what is durable.
 
-Rules of this file:
-
+Rules:
 1. A reader is a seq. Whatever comes next is asked for behind that seq, from the ring where it reaches back that far
    and from the log otherwise: replay and live are one sequence (F3).
 2. Order: `hello`, a gap if there is one, stored events, `caught-up`, live events and heartbeats, the terminal event,

@@ -1,7 +1,6 @@
 """The newest frames of one log, ready to be sent: one copy for all its readers.
 
-Rules of this file:
-
+Rules:
 1. A ring is a window on a numbered sequence: it holds the frames of seq `base` + 1 to `tail` without holes. A
    reader's place is the last seq it has, in here as in the log; that is why replay and live have no seam.
 2. It is bounded in bytes. The newest frame stays whatever its size: a huge event is one copy, not one per reader.

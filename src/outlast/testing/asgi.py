@@ -23,12 +23,12 @@ import httpx2
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Scope
 
-# Seconds an app may go on after its client left: time to close what it holds, not to work on unseen.
 GRACE: Final = 5.0
+"""Seconds an app may go on after its client left: time to close what it holds, not to work on unseen."""
 
-# Messages to a client that left that are swallowed at once. An app that does nothing but send would otherwise never let
-# the loop's time come to the end of its grace.
 SWALLOWED: Final = 1000
+"""Messages to a client that left that are swallowed at once. An app that does nothing but send would otherwise never
+let the loop's time come to the end of its grace."""
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}  # uvicorn's: `send` does not raise when the client has gone
 _PORTS: Final = {"http": 80, "https": 443}

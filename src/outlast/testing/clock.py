@@ -1,7 +1,6 @@
 """Runs asyncio on virtual time: when nothing is ready, the clock jumps to the next timer.
 
-The rules of this loop:
-
+Rules:
 1. Time stands still while anything is ready: a callback, a file descriptor, a cancelled task.
 2. Time stands still while a thread works for the loop, in an executor or in anyio's pool; then, and only then, the
    loop waits in real time. A thread of an executor whose caller was cancelled is no longer waited for; threads and
@@ -30,9 +29,9 @@ from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple
 
 from outlast.testing.stack import describe
 
-# Real seconds that threads may work without a word to the loop: longer than honest work in a test, shorter than the
-# minute after which a test runner gives up without telling why.
 PATIENCE: Final = 30.0
+"""Real seconds that threads may work without a word to the loop: longer than honest work in a test, shorter than the
+minute after which a test runner gives up without telling why."""
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")

@@ -3,8 +3,7 @@
 Every node under test gets a `FaultyStore` of its own over one shared store. Nothing is changed in that store but by
 the operations themselves.
 
-The rules of this file:
-
+Rules:
 1. An operation that was sent is out of the sender's hands: whether its caller is cancelled or its process dies, it
    happens.
 2. `sever` is the death of the node's process: not one of its calls is answered any more, whether or not it took

@@ -23,12 +23,12 @@ from typing import Any, Final, Self
 
 from outlast.testing.stack import describe
 
-# Threads with this at the start of their name are outlast's own, and end with what started them.
 THREADS: Final = "outlast"
+"""Threads with this at the start of their name are outlast's own, and end with what started them."""
 
-# How often the loop turns before what is left counts as left: a cancelled task needs a turn for each `finally` that
-# waits, a closed transport one for its socket.
 TURNS: Final = 20
+"""How often the loop turns before what is left counts as left: a cancelled task needs a turn for each `finally` that
+waits, a closed transport one for its socket."""
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")  # where there is no such folder, descriptors are not checked
 

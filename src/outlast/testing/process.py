@@ -8,8 +8,7 @@
     process.kill()
     await process.gone()
 
-The rules of this file:
-
+Rules:
 1. A task belongs to the process of the task that created it.
 2. A paused process takes no step. What would have woken its tasks is kept: resumed, each goes on from where it stood.
 3. A killed process is told nothing and is asked nothing. Its tasks are cancelled until they are over, because Python

@@ -1,7 +1,6 @@
 """A reader that loses its connection whenever a test likes, comes back with its cursor, and writes down what it took.
 
-The rules of this file:
-
+Rules:
 1. It takes what it is given, in the order it is given: whether that was right is for the history to judge.
 2. Its place is the cursor of the last event it took, and survives every connection.
 """

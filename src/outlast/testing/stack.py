@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
-# The innermost frames tell what a task waits for; above them are the frames of test runners.
 DEPTH: Final = 6
+"""The innermost frames tell what a task waits for; above them are the frames of test runners."""
 
 
 def describe(task: asyncio.Task[Any]) -> str:

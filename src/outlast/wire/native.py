@@ -1,7 +1,6 @@
 """The native wire: a run as its status document, its events as JSON and as server-sent events, and the control frames.
 
-Rules of this file:
-
+Rules:
 1. What a worker said is never decoded here. A JSON payload is spliced into the bytes around it; what cannot be
    spliced without bending a byte travels as base64 and names its content type.
 2. A control frame tells how the stream is doing. It is never stored, has no id and counts nothing.
