@@ -91,11 +91,11 @@ def instead(module: str) -> dict[str, str]:
 
 
 def strange(module: str, syntax: ast.AST) -> list[str]:
-    """Say which names of a module use a word for which the house has another."""
+    """Say which names of a module, its own among them, use a word for which the house has another."""
     words = instead(module)
     return [
         f"{module}: {name} (say {words[word]}, not {word})"
-        for name in sorted(set(defined(syntax)))
+        for name in sorted({module.rpartition(".")[2], *defined(syntax)})
         for word in sorted(parts(name) & words.keys())
     ]
 
@@ -129,6 +129,12 @@ def fine(run): asyncio.create_task(job.start())
         "outlast.server.hub: ctx (say context, not ctx)",
         "outlast.server.hub: pods (say node, not pod)",
         "outlast.server.hub: watermark (say cursor, not watermark)",
+    ]
+
+
+def test_a_strange_word_is_found_in_the_name_of_a_file() -> None:
+    assert strange("outlast.assembly.journal", ast.parse("")) == [
+        "outlast.assembly.journal: journal (say log, not journal)"
     ]
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp
 
-from outlast.assembly.journal import record
+from outlast.assembly.lines import record
 from outlast.assembly.settings import Settings
 from outlast.server.access import Access
 from outlast.server.conditions import Admit, Conditions

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from outlast.assembly.journal import record
+from outlast.assembly.lines import record
 from outlast.facts import (
     ControllerPaused,
     Fact,
