@@ -1,10 +1,11 @@
-"""What every test has: one backend, no clock over its examples, nothing left behind, long forms only when asked for."""
+"""What every test has: a loop, virtual where it is marked so; nothing left behind; long forms only when asked for."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import settings
 
+from outlast.testing.clock import VirtualLoop
 from outlast.testing.leaks import check_leaks
 
 # A deadline per example would be a timed assertion on real time, which a busy machine fails.
@@ -29,9 +30,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    # The shells are plain asyncio; a test on virtual time overrides this with its loop.
-    return "asyncio"
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object]]:
+    # The shells are plain asyncio, on whatever clock.
+    return "asyncio", {"loop_factory": VirtualLoop} if request.node.get_closest_marker("virtual") else {}
 
 
 @pytest.fixture

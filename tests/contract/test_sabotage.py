@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from outlast.run import Cause, Completed
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.contract.absorbing import Absorbing
 from outlast.testing.contract.accepting import Accepting
 from outlast.testing.contract.appending import Appending
@@ -25,12 +24,7 @@ from outlast.testing.contract.waking import Waking
 from tests.contract import wrong
 from tests.contract.sabotage import Broken, Check, check_found_out
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})  # a wake-up that never comes costs no time here
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [

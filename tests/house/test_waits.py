@@ -9,6 +9,7 @@ from tests.house import tree
 SLEEPERS = {"time", "asyncio", "anyio", "trio"}
 # A module that brings the virtual clock, or whose folder does, may let it pass: there a sleep costs nothing, is exact.
 VIRTUAL = "outlast.testing.clock"
+MARK = "pytest.mark.virtual"
 # What is tested, not a test, and why it sleeps. An entry that is no longer needed fails.
 SUBJECTS = {
     "tests/integration/application.py": "a worker that takes its time, and one that blocks the event loop (H16)"
@@ -17,8 +18,12 @@ MOCKS = {"mock", "unittest", "pytest_mock"}
 
 
 def is_virtual(syntax: ast.AST) -> bool:
-    """Tell whether a file brings the virtual clock."""
-    return any(isinstance(node, ast.ImportFrom) and node.module == VIRTUAL for node in ast.walk(syntax))
+    """Tell whether a file brings the virtual clock, or marks its tests for it."""
+    return any(
+        (isinstance(node, ast.ImportFrom) and node.module == VIRTUAL)
+        or (isinstance(node, ast.Attribute) and ast.unparse(node) == MARK)
+        for node in ast.walk(syntax)
+    )
 
 
 def lives_virtually(path: Path) -> bool:
@@ -82,8 +87,8 @@ def test_it(mocker):
 
 
 def test_a_sleep_on_the_virtual_clock_costs_nothing_and_one_of_the_thread_does() -> None:
-    source = "from outlast.testing.clock import VirtualLoop\nasyncio.sleep(5)\ntime.sleep(5)\n"
-    assert list(shortcuts(ast.parse(source))) == ["line 3: sleeps"]
+    for clock in ("from outlast.testing.clock import VirtualLoop", "pytestmark = [pytest.mark.virtual]"):
+        assert list(shortcuts(ast.parse(f"{clock}\nasyncio.sleep(5)\ntime.sleep(5)\n"))) == ["line 3: sleeps"]
 
 
 def test_a_folder_that_brings_the_virtual_clock_brings_it_to_all_in_it() -> None:

@@ -10,15 +10,9 @@ from outlast.errors import InputInvalid
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON, Event, Said, coerce
 from outlast.run import Run
-from outlast.testing.clock import VirtualLoop
 from outlast.workers.base import ActiveRun
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 class Unused:

@@ -18,7 +18,6 @@ from outlast.errors import CursorInvalid, InputInvalid, Refusal, RunNotFound, Un
 from outlast.log.cursor import Cursor, chain, origin
 from outlast.log.event import Event
 from outlast.testing.asgi import StreamingTransport
-from outlast.testing.clock import VirtualLoop
 from outlast.wire import sse
 
 if TYPE_CHECKING:
@@ -26,18 +25,13 @@ if TYPE_CHECKING:
 
     from outlast.client.follow import LinkState
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 Script: TypeAlias = "Callable[[Receive, Send], Awaitable[None]]"
 
 URL = "http://peer/agents"
 SAID = [Event("run.started", {}), *(Event("text", f"word {number}") for number in range(8)), Event("run.completed", {})]
 PLACES = chain(origin("log"), SAID)
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": VirtualLoop}
 
 
 # ---- the peer -----------------------------------------------------------------------------------

@@ -17,18 +17,12 @@ from outlast.server.appender import AHEAD_EVENTS, Appender
 from outlast.server.conditions import Conditions
 from outlast.stores.base import NewClaim, NewRun
 from outlast.stores.sqlite import SQLiteStore
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Gate, Script
 from outlast.testing.faulty import FaultyStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 PAUSE = LeasePolicy().ttl - LeasePolicy().margin
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
 
 
 @dataclass

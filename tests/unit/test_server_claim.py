@@ -2,7 +2,6 @@
 
 import asyncio
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -12,18 +11,12 @@ from outlast.fleet import FLOOR, SHARE
 from outlast.run import Cancelled, Cause, Failed, FailureCode, Limit, Run, Status
 from outlast.server.claim import ADMISSION_LIMIT, COOL_DOWN
 from outlast.stores.base import StopAnswer
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster
 from outlast.testing.faults import Gate, Script
 from outlast.testing.invariants import check
 from outlast.testing.worker import Call, Die, Emit, Hang, Raise, Return, Say, ScriptedWorker, Step
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 def dying(times: int) -> ScriptedWorker:

@@ -21,7 +21,6 @@ from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Run, Status
 from outlast.stores.base import StopAnswer
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Gate, Script
 from outlast.testing.invariants import check
@@ -40,12 +39,7 @@ from outlast.testing.worker import (
 )
 from outlast.workers.base import ActiveRun
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 class Unclassified(Exception):

@@ -12,17 +12,11 @@ from outlast.log.event import Event
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Run, restarted
 from outlast.server.feed import LINGER, POLL, SLICE, Feed, Surroundings, rouse
-from outlast.testing.clock import VirtualLoop
 from outlast.wire import native
 from outlast.wire.sse import Parser
 from tests.stage import TTL, Handled, Stage, staged
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 class Listener:

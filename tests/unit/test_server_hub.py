@@ -1,6 +1,5 @@
 import asyncio
 from contextvars import ContextVar
-from typing import Any
 
 import pytest
 
@@ -10,16 +9,10 @@ from outlast.recovery import RecoveryPolicy
 from outlast.server.feed import LINGER, POLL
 from outlast.server.hub import FAREWELL_WITHIN, Hub
 from outlast.server.place import locate
-from outlast.testing.clock import VirtualLoop
 from outlast.wire import native
 from tests.stage import Handled, Stage, Wire, names, site, staged
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 def hub_of(stage: Stage) -> Hub:

@@ -1,7 +1,6 @@
 """A node: whom it takes runs from, whom it leaves alone, and what ends it."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -10,20 +9,14 @@ from outlast.facts import ControllerStoodDown, NodeStarted, NodeStopped, RunClai
 from outlast.lease import LeasePolicy
 from outlast.run import Cause, Run, Status
 from outlast.server.node import STARTS_AT_ONCE
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster
 from outlast.testing.faults import ErrorBefore, Gate, Script
 from outlast.testing.invariants import check
 from outlast.testing.worker import Chatter, Deaf, Die, Emit, Hang, Raise, Return, Say, ScriptedWorker, Work
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 TTL = LeasePolicy().ttl
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
 
 
 def claims(*facts: object) -> list[RunClaimed]:

@@ -8,22 +8,17 @@ import pytest
 from outlast.errors import StoreError, StoreUnavailable
 from outlast.facts import RunClaimed, StoreTroubled
 from outlast.lease import LeasePolicy
+from outlast.recovery import RecoveryPolicy
 from outlast.run import Status
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Gate, LateAnswer, Moment, Script, Standstill
 from outlast.testing.invariants import check
 from outlast.testing.worker import Chatter, Emit, Hang, Raise, Return, ScriptedWorker, Work
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 TTL = LeasePolicy().ttl
 OPERATIONS = ("renew", "due", "bury", "stops", "append", "take_aborts")
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
 
 
 def working() -> ScriptedWorker:
@@ -157,6 +152,28 @@ async def test_a_run_that_cannot_be_released_keeps_no_other_from_being_driven() 
         check(await cluster.finish())
     troubles = [fact for fact in member.facts if isinstance(fact, StoreTroubled)]
     assert len(troubles) == 1  # told once, and not at every look
+
+
+# ---- waiting ------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("B5", "B15", "B4")
+async def test_the_wait_that_one_node_wrote_is_kept_by_another_and_waiting_writes_nothing() -> None:
+    worker = ScriptedWorker(lambda call: [Raise(MemoryError())] if call.number < 3 else [Return(3)])
+    async with Cluster({"chat": worker}, recovery=RecoveryPolicy(base=3.0)) as cluster:
+        first = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        row = await cluster.until("r1", lambda row: row.budget.calls == 2 and row.holder is None, within=2)
+        first.process.kill()
+        second = await cluster.join("b")
+        written_at, wait = asyncio.get_running_loop().time(), row.not_before - row.updated_at
+        assert 2.4 - 0.1 < wait < 3.6
+        await asyncio.sleep(wait - 0.05)
+        assert await cluster.row("r1") == row
+        await cluster.outcome("r1", within=2)
+        check(await cluster.finish())
+    assert [fact.attempt for fact in second.facts if isinstance(fact, RunClaimed)] == [3]
+    assert worker.calls[2].began_at >= written_at + wait - 0.02
 
 
 # ---- closing ------------------------------------------------------------------------------------

@@ -10,17 +10,11 @@ import pytest
 from outlast.errors import StoreUnavailable, code_of
 from outlast.facts import AbortDelivered, AbortFailed, StoreTroubled
 from outlast.server.outbox import ANSWER_WITHIN, AT_ONCE, HOLD, TRIES
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Script
 from outlast.testing.worker import Deaf, Die, Hang, Raise, ScriptedWorker, Step, Told, Work
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 def failing(*answers: Iterable[Step]) -> ScriptedWorker:

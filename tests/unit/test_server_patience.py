@@ -1,7 +1,6 @@
 """A store that does not answer is asked again until it does, ever more rarely, and told of once."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -9,14 +8,8 @@ from outlast.errors import Fenced, StoreBusy, StoreUnavailable
 from outlast.facts import Fact, StoreTroubled
 from outlast.server.conditions import Conditions
 from outlast.server.patience import CAP, insist
-from outlast.testing.clock import VirtualLoop
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 class Store:

@@ -2,19 +2,13 @@
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
 from outlast.server.pulse import BEAT_EVERY, Pulse
 from outlast.testing.clock import VirtualLoop
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 class Dawdling(VirtualLoop):

@@ -15,16 +15,10 @@ from outlast.run import Cancelled, Completed, Failed, FailureCode, Outcome, Run
 from outlast.server import ring
 from outlast.server.place import locate
 from outlast.server.reader import SEND_WITHIN, Reader
-from outlast.testing.clock import VirtualLoop
 from outlast.wire import native
 from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 async def everything(stage: Stage, run: Run) -> list[tuple[Cursor, Event]]:

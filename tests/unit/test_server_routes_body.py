@@ -10,14 +10,8 @@ from starlette.requests import Request
 
 from outlast.errors import InputInvalid, TooLarge
 from outlast.server.routes.body import BYTES, DEPTH, WITHIN, number, read_object
-from outlast.testing.clock import VirtualLoop
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 def request(*chunks: bytes, headers: dict[str, str] | None = None, query: bytes = b"", ends: str = "whole") -> Request:

@@ -7,16 +7,10 @@ from outlast.errors import CursorInvalid, StoreUnavailable
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE, Event
 from outlast.server.routes.events import cursor_of, wants_stream
-from outlast.testing.clock import VirtualLoop
 from outlast.wire import native
 from tests.stage import Handled, Stage, events, names, site, staged
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 def request(headers: dict[str, str], *, query: str = "", method: str = "GET") -> Request:

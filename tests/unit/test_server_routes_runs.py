@@ -8,16 +8,10 @@ from outlast.errors import StoreUnavailable
 from outlast.log.event import Event
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cancelled, Completed, Failed, FailureCode, Run
-from outlast.testing.clock import VirtualLoop
 from outlast.wire import native
 from tests.stage import Handled, Site, Stream, names, site, staged
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 START = {"id": "r1", "worker": "chat", "input": {"q": "hi"}}

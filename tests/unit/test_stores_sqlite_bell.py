@@ -12,19 +12,13 @@ from outlast.run import Cause, Completed
 from outlast.stores.base import Subscription
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.bell import LOOK_EVERY, Bells, Watch
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.contract.scene import A, drive, join, say, start
 from tests.disk import HandClock, opened
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 LONG = 10.0
 NEVER = object()
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": VirtualLoop}
 
 
 @pytest.fixture

@@ -13,15 +13,9 @@ from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.engine import ROWS, Engine
 from outlast.stores.sqlite.patience import BUSY_LIMIT, CAP
 from outlast.stores.sqlite.transaction import Query, Transaction
-from outlast.testing.clock import VirtualLoop
 from tests.disk import HandClock, behind, ground, opened
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 @pytest.fixture

@@ -2,21 +2,14 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from outlast.errors import StoreBusy, StoreCorrupt, StoreReadOnly
 from outlast.stores.sqlite.patience import BASE, BUSY_LIMIT, CAP, patiently, pause
-from outlast.testing.clock import VirtualLoop
 from tests.disk import behind
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 def test_pauses_grow_and_are_capped() -> None:

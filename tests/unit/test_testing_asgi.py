@@ -16,17 +16,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outlast.testing.asgi import GRACE, StreamingTransport, lifespan
-from outlast.testing.clock import VirtualLoop, run
+from outlast.testing.clock import run
 from outlast.testing.leaks import check_leaks
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 DISCONNECT: Message = {"type": "http.disconnect"}
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
 
 
 @pytest.fixture(autouse=True)

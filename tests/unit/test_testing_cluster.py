@@ -9,19 +9,13 @@ from outlast.facts import NodeStarted, NodeStopped, RunClaimed
 from outlast.lease import LeasePolicy
 from outlast.run import Status
 from outlast.stores.sqlite import SQLiteStore
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import EPOCH, Cluster, LoopClock
 from outlast.testing.faults import Death, ErrorBefore, Gate, Moment, Script
 from outlast.testing.invariants import check
 from outlast.testing.observation import AbortTold, CallBegan, CallEnded, FactReported, FaultMet
 from outlast.testing.worker import Hang, Raise, Return, Say, ScriptedWorker, Work
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 def working() -> ScriptedWorker:

@@ -9,7 +9,6 @@ import pytest
 from outlast.errors import RunNotFound, StoreUnavailable
 from outlast.stores.base import NewRun
 from outlast.stores.sqlite import SQLiteStore
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.faults import (
     Death,
     ErrorAfter,
@@ -26,15 +25,10 @@ from outlast.testing.faults import (
 from outlast.testing.faulty import FaultyStore
 from outlast.testing.process import Process, bring_processes
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 NEW = NewRun(owner="", id="r1", log="log1", worker="chat", input=b"null", digest=b"d")
 AWAY = StoreUnavailable("away")
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
 
 
 @pytest.fixture

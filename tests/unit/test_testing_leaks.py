@@ -10,21 +10,15 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from outlast.testing.clock import VirtualLoop
 from outlast.testing.leaks import TURNS, Leak, check_leaks
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 linux = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are known on Linux alone")
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
 
 
 # What a test leaves behind on purpose is cleared away after it.

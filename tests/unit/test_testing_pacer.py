@@ -9,15 +9,9 @@ from outlast.facts import Fact
 from outlast.lease import LeasePolicy
 from outlast.server.renewal import Keeper
 from outlast.stores.base import Renewal
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.pacer import TaskPacer
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 class Lease:

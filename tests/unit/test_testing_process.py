@@ -5,15 +5,9 @@ from contextvars import Context
 
 import pytest
 
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.process import Process, bring_processes, outside
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 @pytest.fixture

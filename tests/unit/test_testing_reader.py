@@ -9,19 +9,13 @@ from starlette.types import Receive, Scope, Send
 
 from outlast.log.cursor import Cursor
 from outlast.run import Run
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster
 from outlast.testing.observation import EventTaken, GapTold, ReadingEnded
 from outlast.testing.process import Process
 from outlast.testing.reader import PATIENCE, ModelReader
 from outlast.testing.worker import Emit, Return, ScriptedWorker, Work
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 @pytest.fixture

@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.stack import DEPTH, describe
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 async def drawn(awaited: Any, name: str = "the-reader") -> str:

@@ -11,7 +11,6 @@ from outlast.log.event import Event
 from outlast.run import Cause, Completed, Failed, FailureCode, Run, Status, Token
 from outlast.stores.base import Charge, NewClaim, NewRun, StopAnswer
 from outlast.stores.sqlite import SQLiteStore
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Script
 from outlast.testing.faulty import FaultyStore
 from outlast.testing.history import History
@@ -29,12 +28,7 @@ from outlast.testing.observation import (
 from outlast.testing.process import bring_processes
 from outlast.testing.witness import Witness
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 
 @pytest.fixture

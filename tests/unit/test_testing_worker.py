@@ -9,7 +9,6 @@ from outlast.errors import Retry, WorkerRaised
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
 from outlast.run import Run
-from outlast.testing.clock import VirtualLoop
 from outlast.testing.process import Process, bring_processes
 from outlast.testing.worker import (
     Chatter,
@@ -28,14 +27,9 @@ from outlast.testing.worker import (
 )
 from outlast.workers.base import ActiveRun
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
 ROW = Run(owner="", id="r1", log="log1", worker="chat", input=b"null", digest=b"", epoch=3)
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return ("asyncio", {"loop_factory": VirtualLoop})
 
 
 class Paper:
