@@ -112,6 +112,24 @@ async def test_a_worker_that_comes_to_its_end_in_the_moment_of_the_stop_has_comp
     assert row.outcome == Completed(result=b'"whole"')
 
 
+@pytest.mark.behaviour("H14")
+@pytest.mark.parametrize(("order", "status"), [("stop first", Status.CANCELLED), ("close first", Status.ACTIVE)])
+async def test_of_two_endings_the_first_decides(order: str, status: Status) -> None:
+    worker = ScriptedWorker(lambda _call: [Deaf(3)])
+    async with Cluster({"chat": worker}) as cluster:
+        member = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        (controller,) = member.node._controllers.values()
+        endings = [lambda: controller.stop("enough"), member.node.close]
+        for end in endings if order == "stop first" else reversed(endings):
+            end()
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        row = await cluster.row("r1")
+    assert (row.status, row.cause) == (status, None if status is Status.CANCELLED else Cause.HANDOFF)
+
+
 @pytest.mark.behaviour("F2")
 async def test_a_worker_whose_last_words_cannot_be_stored_has_not_completed_its_run() -> None:
     worker = ScriptedWorker(lambda _call: [Say("last words"), Return(1)])
