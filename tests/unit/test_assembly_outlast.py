@@ -160,3 +160,15 @@ async def test_a_store_url_that_names_no_store_is_refused_with_the_forms_there_a
     with pytest.raises(SettingsError, match="sqlite:///"):
         async with Outlast(url):
             pass
+
+
+def test_a_signal_after_the_loop_was_closed_harms_nobody() -> None:
+    outlast = made()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(outlast.__aenter__())
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()
+    outlast.begin_close()

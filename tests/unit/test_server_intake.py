@@ -108,6 +108,7 @@ async def test_an_id_with_another_input_is_a_conflict_and_a_busy_thread_names_it
         ({"worker": "chat", "input": 1, "id": "a b"}, InputInvalid),
         ({"worker": "chat", "input": 1, "thread": ""}, InputInvalid),
         ({"worker": "chat", "input": float("nan")}, InputInvalid),
+        ({"worker": "chat", "input": {"1": "a", 1: "b"}}, InputInvalid),
         ({"worker": "chat", "input": object()}, InputInvalid),
         ({"worker": "chat", "input": 1, "metadata": {"x": float("inf")}}, InputInvalid),
     ],

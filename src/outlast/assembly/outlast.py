@@ -1,7 +1,7 @@
 """`Outlast`, the object users hold: workers are registered on it, its `app` is mounted, its lifespan runs the node."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Literal, Self, TypeVar
 
@@ -139,7 +139,8 @@ class Outlast:
         """
         serving = self._serving
         if serving is not None:
-            serving.loop.call_soon_threadsafe(serving.begin_close)
+            with suppress(RuntimeError):  # its loop is closed: there is nobody to send away
+                serving.loop.call_soon_threadsafe(serving.begin_close)
 
     def reconfigure(self, *, store: str) -> None:
         """Use another store than the one given in code, before the application starts. Raises `SettingsError`."""

@@ -127,6 +127,13 @@ class Intake:
 
 
 def digest(worker: str, thread: str | None, input: JSON) -> bytes:
-    """Return SHA-256 over the canonical JSON of what a run's id stands for: keys sorted, no spaces, ASCII."""
+    """Return SHA-256 over the canonical JSON of what a run's id stands for: keys sorted, no spaces, ASCII.
+
+    Raises `InputInvalid` for keys that have no order among each other, such as a string and a number.
+    """
     said = {"worker": worker, "thread": thread, "input": input}
-    return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).digest()
+    try:
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    except TypeError as error:
+        raise InputInvalid("The keys of an object in an input are strings.") from error
+    return sha256(canonical.encode()).digest()
