@@ -82,11 +82,13 @@ def test_a_merged_text_keeps_the_cursor_the_epoch_and_the_time_of_its_last_part(
     assert (merged.cursor, merged.epoch, merged.time) == (events[1].cursor, events[1].epoch, events[1].time)
 
 
-@pytest.mark.parametrize("other", [Event("text", b"a", content_type="text/plain"), Event("text", {"a": 1})])
-def test_a_text_that_is_no_string_stands_alone(other: Event) -> None:
+@pytest.mark.parametrize(
+    "other", [Event("note", "n"), Event("text", b"a", content_type="text/plain"), Event("text", {"a": 1})]
+)
+def test_what_is_no_text_or_no_string_stands_alone(other: Event) -> None:
     assert seen(fold(log_of([text("a"), other, text("b")]))) == [
         (1, "text", "a"),
-        (2, "text", other.data),
+        (2, other.type, other.data),
         (3, "text", "b"),
     ]
 

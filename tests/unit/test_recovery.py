@@ -67,6 +67,13 @@ REFUSED = [
         ),
     ),
     (
+        {"window": 1.2, "takeovers": 2},
+        (
+            "RecoveryPolicy: window (1.2 s) is not longer than the longest wait between takeovers (1.2 s), so every "
+            "takeover opens a fresh window and the cap is never reached: raise window or lower cap."
+        ),
+    ),
+    (
         {"window": 0.0, "takeovers": 1},
         (
             "RecoveryPolicy: window (0 s) is not longer than the longest wait between takeovers (0 s), so every "

@@ -216,10 +216,13 @@ async def _check_end(store: Store, settled: Run, before: list[str]) -> None:
     assert settled.outcome is not None
     end = terminal(settled.outcome)
     assert await said(store, settled) == [*before, end.type]
-    last = (await events(store, settled))[-1]
+    log = await events(store, settled)
+    last = log[-1]
     assert (last.event, last.epoch, last.seq) == (end, settled.epoch, len(before) + 1)
     head = await store.logs.head(settled.log)
     assert (head.cursor, head.sealed) == (last.cursor, True)
+    assert head.usage.events == len(log)
+    assert head.usage.bytes == sum(len(stored.event.payload) for stored in log)
     async with unchanged(store):
         with pytest.raises(Fenced):
             await store.logs.append(settled.log, settled.token, head.cursor, texts("late"))
