@@ -206,6 +206,14 @@ async def test_letting_go_after_the_outcome_changes_nothing(store: SQLiteStore) 
         await store.runs.release(run, run.token, Cause.WORKER)
 
 
+async def test_letting_go_twice_changes_nothing(store: SQLiteStore, clock: HandClock) -> None:
+    run = await drive(store)
+    await store.runs.release(run, run.token, Cause.WORKER)
+    clock.since += 1
+    async with unchanged(store):
+        await store.runs.release(run, run.token, Cause.WORKER)
+
+
 @pytest.mark.behaviour("H1", "B13")
 async def test_a_lost_claim_writes_nothing_at_all(store: SQLiteStore) -> None:
     run = await drive(store)

@@ -141,6 +141,14 @@ async def test_nodes_of_another_boot_are_dead_whatever_their_locks_say(path: Pat
         assert [run.id for run in (await store.runs.due([CHAT], limit=9)).runs] == ["r1"]
 
 
+async def test_two_that_bury_a_node_of_another_boot_report_it_once(path: Path) -> None:
+    async with opened(path, clock=HandClock(boot="before")) as store:
+        await store.runs.join("old", ttl=10_000.0)
+    async with opened(path, clock=HandClock(boot="after")) as one, opened(path, clock=HandClock(boot="after")) as two:
+        reports = await asyncio.gather(one.runs.bury(A), two.runs.bury(B))
+        assert sorted(map(list, reports)) == [[], ["old"]]
+
+
 # ---- what ran out long ago ----
 
 

@@ -219,6 +219,21 @@ async def test_a_sync_that_began_before_a_commit_does_not_cover_it(tmp_path: Pat
         await sync.close()
 
 
+async def test_what_was_committed_during_a_sync_is_not_covered_when_it_ends(tmp_path: Path, disk: Disk) -> None:
+    async with opened(tmp_path / "x.db") as store:
+        sync = PowerSync(tmp_path / "x.db", partial(mark, ground(store).connection), sync=disk.sync)
+        disk.hold()
+        first = sync.cover()
+        await until(lambda: disk.begun == 1)
+        await start(store)
+        disk.let_go()
+        await first
+        disk.free = True
+        await sync.cover()
+        assert disk.begun == 2
+        await sync.close()
+
+
 async def test_a_checkpoint_in_between_changes_nothing(store: SQLiteStore, tmp_path: Path) -> None:
     await join(store, A)
     run = await drive(store)

@@ -186,6 +186,13 @@ async def test_a_cause_that_was_told_wins_over_one_that_is_guessed(store: SQLite
     assert (await load(store, run)).cause is Cause.MEMORY
 
 
+async def test_a_node_whose_lease_is_live_has_not_let_go(store: SQLiteStore, path: Path) -> None:
+    run = await drive(store)
+    with behind(path) as connection:
+        connection.execute("UPDATE nodes SET stalled = 1")
+    assert (await load(store, run)).cause is None
+
+
 async def test_a_claim_clears_the_cause_whatever_became_of_the_node(store: SQLiteStore) -> None:
     run = await drive(store)
     renewer = store.renewer(A, ttl=15)

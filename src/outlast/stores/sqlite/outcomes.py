@@ -53,11 +53,11 @@ def stop(transaction: Transaction, owner: str, id: str, *, reason: str | None, c
     run = run_of(row, now=transaction.now)
     if run.status.is_terminal:
         return Stopped(answer=StopAnswer.ALREADY, run=run)
-    intent = run.stop or StopIntent(at=transaction.now, reason=reason)
+    intent = StopIntent(at=transaction.now, reason=reason)  # of two the first counts, here and in `_settle`
     if not lease.is_live(run.lease_until, now=transaction.now):
         token = Token(epoch=run.epoch + 1, claim=claim)
         log = events.find(transaction, run.log)
-        settled = _settle(transaction, run, log, Cancelled(reason=intent.reason), token, stop=intent)
+        settled = _settle(transaction, run, log, Cancelled(reason=reason), token, stop=intent)
         return Stopped(answer=StopAnswer.SETTLED, run=settled)
     if run.stop is None:
         transaction.execute(
