@@ -1,7 +1,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -288,6 +288,53 @@ async def test_a_client_that_takes_all_at_once_does_not_keep_the_loop_to_itself(
                 await asyncio.sleep(0)
             assert len(events(wire.messages)) == 3001
             assert others >= handled.logs.calls["read"] >= 10
+
+
+class Sated(Wire):
+    """A client that takes nothing more once it has been sent an event."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if events(self.messages):
+            await self.left.wait()
+
+
+@pytest.mark.behaviour("F13")
+async def test_a_crowd_at_the_same_place_of_an_ended_log_shares_what_is_read_of_it() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here, AsyncExitStack() as crowd:
+            run = await stage.active()
+            await stage.say(run, *(str(number) * ring.CHUNK for number in range(3)))
+            await stage.settle(run)
+            wires = [Sated() for _ in range(20)]
+            for wire in wires:
+                await crowd.enter_async_context(reading(here, run, wire))
+            await turns(500)
+            assert all(events(wire.messages) for wire in wires)
+            assert handled.logs.calls["read"] == 1
+            kept = here.hub._room.pages
+            assert len(kept) == 1
+            await crowd.aclose()
+            assert not kept  # nothing is held for readers that are gone
+
+
+async def test_of_a_crowd_at_many_places_one_reads_per_turn_of_the_loop_and_each_gets_its_own() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here, AsyncExitStack() as crowd:
+            run = await stage.active()
+            await stage.say(run, *(str(number) for number in range(60)))
+            await stage.settle(run)
+            log = await everything(stage, run)
+            wires = [Wire() for _ in range(40)]
+            for seen, wire in enumerate(wires, start=1):
+                await crowd.enter_async_context(reading(here, run, wire, log[seen - 1][0]))
+            for _ in range(200):
+                before = handled.logs.calls["read"]
+                await asyncio.sleep(0)
+                assert handled.logs.calls["read"] - before <= 1
+            assert [events(wire.messages) for wire in wires] == [log[seen:] for seen in range(1, 41)]
 
 
 async def test_a_huge_event_travels_in_parts_that_a_server_can_hold() -> None:

@@ -10,12 +10,15 @@ Rules:
 4. A slow client is felt as a send that does not return. One that takes nothing for `SEND_WITHIN` seconds is dropped.
 5. The client's leaving ends whatever the reader waits for, and so does cancellation from outside, of either kind:
    nothing here is awaited on the way out.
+6. One page of the log is read per turn of the loop, however many readers ask, and those at the same place share it:
+   a crowd that comes to a log of huge events neither holds up the others nor costs a copy each.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -48,6 +51,14 @@ HEADERS: Final = (
 """Of every stream: no cache, no proxy and no compression may hold a frame back."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
+class Page:
+    """Frames read from a log, joined, and the seq of the last of them; it lives as long as a reader sends it."""
+
+    chunk: bytes
+    seq: int
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Room:
     """The readers of one node that are being served, and whether the node is sending them away."""
@@ -58,6 +69,10 @@ class Room:
     readers: "dict[Reader, None]" = field(default_factory=dict["Reader", None])
     draining: bool = False
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    pages: WeakValueDictionary[tuple[str, int], Page] = field(
+        default_factory=WeakValueDictionary[tuple[str, int], Page]
+    )
 
     def leave(self, reader: "Reader") -> None:
         """Note that a reader is no longer served."""
@@ -90,6 +105,7 @@ class Reader:
         "_log",
         "_loop",
         "_opening",
+        "_page",
         "_presence",
         "_room",
         "_seq",
@@ -120,6 +136,7 @@ class Reader:
         self._headers = headers
         self._caught_up = False
         self._beats = feed.beats
+        self._page: Page | None = None
         self._failed = False
         self._gone = False
         self._waiting: asyncio.Future[None] | None = None
@@ -178,9 +195,10 @@ class Reader:
         while not self._gone:
             chunk = self._ready()
             if chunk is None:
-                chunk = await self._page()
+                chunk = await self._from_log()
             if chunk and not self._room.draining:
                 await self._say(send, chunk)
+                self._page = None
             elif (last := self._last()) is not None:
                 await self._say(send, last, more=False)
                 return
@@ -209,19 +227,26 @@ class Reader:
             return self._feed.beat
         return b""
 
-    async def _page(self) -> bytes:
+    async def _from_log(self) -> bytes:
         """Return what the log has next, and move behind it; empty when it could not be read."""
-        await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
-        try:
-            events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
-            if not events:
-                raise StoreCorrupt("The log ends before its head.")
-        except StoreError as error:
-            self._failed = True
-            self._room.report(StoreTroubled(during="reader", error=error.code))
-            return b""
-        self._seq = events[-1].seq
-        return b"".join(map(native.event_frame, events))
+        async with self._room.reading:  # without a deadline: those before this reader read one page each
+            await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
+            try:
+                page = self._page = self._room.pages.get((self._log, self._seq)) or await self._read()
+            except StoreError as error:
+                self._failed = True
+                self._room.report(StoreTroubled(during="reader", error=error.code))
+                return b""
+        self._seq = page.seq
+        return page.chunk
+
+    async def _read(self) -> Page:
+        events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
+        if not events:
+            raise StoreCorrupt("The log ends before its head.")
+        page = Page(chunk=b"".join(map(native.event_frame, events)), seq=events[-1].seq)
+        self._room.pages[self._log, self._seq] = page
+        return page
 
     def _last(self) -> bytes | None:
         """Return what is said last, now that nothing is ready; None as long as more may come."""
