@@ -56,9 +56,10 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run the tests: any pytest arguments, and --all for the long forms."""
+    """Run the tests, one process per core: any pytest arguments, and --all for the long forms."""
     prepare()
-    return become("pytest", *arguments)
+    spread = [] if any(argument.startswith("-n") for argument in arguments) else ["-n", "auto"]
+    return become("pytest", *spread, *arguments)
 
 
 def check(arguments: list[str]) -> int:
