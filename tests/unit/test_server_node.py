@@ -225,3 +225,17 @@ async def test_no_error_of_the_store_ends_a_node(operation: str) -> None:
         assert member.process.alive
         assert member.crash is None
         assert row.status.is_terminal or operation == "refuse"
+
+
+@pytest.mark.behaviour("B1", "O1")
+@pytest.mark.parametrize("ttl", [0.3, 1.5, 15.0, 60.0])
+async def test_a_dead_nodes_run_is_taken_over_whatever_the_lease(ttl: float) -> None:
+    worker = ScriptedWorker(lambda call: [Emit("hello"), Die()] if call.number == 1 else [Return(1)])
+    lease = LeasePolicy(ttl=ttl, renew_every=ttl / 3, margin=ttl / 5)
+    async with Cluster({"chat": worker}, lease=lease) as cluster:
+        await cluster.join("a")
+        await cluster.join("b")
+        await cluster.start("chat", "r1")
+        row = await cluster.outcome("r1", within=ttl + 2)
+        check(await cluster.finish())
+    assert row.budget.takeovers == 1

@@ -73,6 +73,8 @@ class Node:
         self._is_troubled = False
         self._looked_at = 0.0
         self._takes_over_from = 0.0
+        # A look must come before what `_has_looked` takes for an absence, however short the lease is.
+        self._look_every = min(LOOK_EVERY, (conditions.lease.ttl - conditions.lease.renew_every) / 3)
 
     async def run(self, on_started: Callable[[], None]) -> None:
         """Join, call `on_started`, work until `close`, then let go of everything and leave.
@@ -124,7 +126,7 @@ class Node:
                     pause = await self._look_once(tasks)
                 except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
                     self._report_trouble(error)
-                    pause = LOOK_EVERY
+                    pause = self._look_every
                 await bell.wait(max(LOOK_AGAIN, pause))
 
     async def _look_once(self, tasks: asyncio.TaskGroup) -> float:
@@ -147,7 +149,7 @@ class Node:
             host = tasks.create_task(self._host(run), name=f"host {run.log}")
             self._hosts.add(host)
             host.add_done_callback(self._hosts.discard)
-        return LOOK_EVERY if due.next_at is None else min(LOOK_EVERY, due.next_at - due.now)
+        return self._look_every if due.next_at is None else min(self._look_every, due.next_at - due.now)
 
     async def _hand_over_stops(self) -> None:
         for run in await self._store.runs.stops(self.id):
@@ -162,8 +164,8 @@ class Node:
 
     def _has_looked(self, *, now: float) -> None:
         lease = self._conditions.lease
-        if now - self._looked_at >= lease.renew_every:
-            self._takes_over_from = now + lease.ttl  # rule 3; a shorter absence cost nobody a lease
+        if now - self._looked_at >= lease.ttl - lease.renew_every:
+            self._takes_over_from = now + lease.ttl  # rule 3; after a shorter absence every holder's lease is live
         self._looked_at = now
         self._is_troubled = False
 
