@@ -9,7 +9,21 @@ from outlast.errors import Fenced
 from outlast.run import Cancelled, Cause, Completed, Run, Token
 from outlast.stores.base import Store
 from outlast.testing.contract.bench import Contract, Workbench
-from outlast.testing.contract.scene import TTL, A, B, drive, events, join, load, said, say, take, texts, unchanged
+from outlast.testing.contract.scene import (
+    TTL,
+    A,
+    B,
+    drive,
+    events,
+    join,
+    load,
+    new_claim,
+    said,
+    say,
+    take,
+    texts,
+    unchanged,
+)
 
 Write: TypeAlias = Callable[[Store, Run, Token], Awaitable[object]]
 
@@ -83,6 +97,16 @@ class Fencing(Contract):
         with pytest.raises(Fenced):
             await say(store, old, "b")
         assert await said(store, old) == ["a"]
+
+    async def test_a_newer_claim_may_write_before_its_fence_stands(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        old = await drive(store)
+        await bench.age(TTL + 1)
+        await join(store, B)
+        seen = await load(store, old)
+        run = await store.runs.claim(seen, new_claim(seen, B))
+        await say(store, run, "a")
+        assert await said(store, run) == ["a"]
 
     async def test_a_fence_is_never_lowered(self, store: Store) -> None:
         await join(store, A)
