@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from outlast.errors import LogRefused
-from outlast.facts import ControllerStoodDown
+from outlast.facts import ControllerStoodDown, RunReleased, StoreTroubled
 from outlast.log.event import Event
 from outlast.log.limits import LogLimits
 from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Run, Status, Token
 from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster
-from outlast.testing.faults import Gate, Script
+from outlast.testing.faults import ErrorBefore, Gate, Script
 from outlast.testing.invariants import check
 from outlast.testing.worker import Deaf, Hang, Raise, Return, Say, ScriptedWorker
 from outlast.workers.base import ActiveRun
@@ -128,6 +128,19 @@ async def test_of_two_endings_the_first_decides(order: str, status: Status) -> N
         await asyncio.sleep(5)
         row = await cluster.row("r1")
     assert (row.status, row.cause) == (status, None if status is Status.CANCELLED else Cause.HANDOFF)
+
+
+@pytest.mark.behaviour("H15")
+async def test_a_controller_whose_settle_fails_for_no_known_reason_lets_go_by_itself() -> None:
+    script = Script()
+    script.add("settle", ErrorBefore(ValueError("odd")))
+    async with Cluster({"chat": ScriptedWorker(lambda call: [Return(call.number)])}) as cluster:
+        member = await cluster.join("a", faults=script)
+        await cluster.start("chat", "r1")
+        row = await cluster.outcome("r1", within=5)
+    assert row.outcome == Completed(result=b"2")
+    assert len([fact for fact in member.facts if isinstance(fact, RunReleased)]) == 1
+    assert not [fact for fact in member.facts if isinstance(fact, StoreTroubled)]
 
 
 @pytest.mark.behaviour("F2")
