@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from outlast.errors import StoreError, StoreUnavailable
-from outlast.facts import RunClaimed, StoreTroubled
+from outlast.facts import ControllerPaused, ControllerResumed, ControllerStoodDown, RunClaimed, StoreTroubled
 from outlast.lease import LeasePolicy
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Status
+from outlast.server.renewal import Renewed
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Gate, LateAnswer, Moment, Script, Standstill
 from outlast.testing.invariants import check
@@ -93,6 +94,39 @@ async def test_the_runs_of_a_node_that_died_in_the_outage_are_taken_over_one_lea
         await judged(cluster)
 
 
+@pytest.mark.behaviour("H18")
+async def test_a_run_that_nobody_holds_need_not_wait_after_an_outage() -> None:
+    async with Cluster({"chat": working()}) as cluster:
+        member = await cluster.join("a")
+        member.store.faults = away = Script()
+        for operation in OPERATIONS:
+            away.add(operation, ErrorBefore(StoreUnavailable("away")), times=None)
+        await asyncio.sleep(30)
+        away.clear()
+        await cluster.start("chat", "r1")
+        await cluster.until("r1", lambda row: row.epoch == 1, within=2)
+        await judged(cluster)
+
+
+@pytest.mark.behaviour("B24", "O1")
+async def test_runs_that_are_passed_over_hide_none_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.server.node.LOOK_AT", 2)
+    async with Cluster({"chat": working()}) as cluster:
+        holder = await cluster.join("a")
+        for id in ("r1", "r2", "r3"):
+            await cluster.start("chat", id)
+        await asyncio.sleep(1)
+        other = await cluster.join("b")
+        other.store.faults = away = Script()
+        for operation in OPERATIONS:
+            away.add(operation, ErrorBefore(StoreUnavailable("away")), times=None)
+        holder.process.kill()
+        await asyncio.sleep(30)
+        away.clear()  # from here on the three wait for their holder
+        await cluster.start("chat", "r4")
+        await cluster.until("r4", lambda row: row.epoch == 1, within=3)
+
+
 async def test_a_stumble_shorter_than_a_renewal_postpones_nothing() -> None:
     async with Cluster({"chat": working()}) as cluster:
         holder, other = await held_by_one_of_two(cluster)
@@ -154,6 +188,39 @@ async def test_a_run_that_cannot_be_released_keeps_no_other_from_being_driven() 
     assert len(troubles) == 1  # told once, and not at every look
 
 
+# ---- what a renewal tells -----------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("H7", "H10")
+@pytest.mark.parametrize(("sent", "lost"), [("before the claim", False), ("after the claim", True)])
+async def test_only_a_renewal_sent_after_the_claim_can_tell_that_a_run_is_lost(sent: str, lost: bool) -> None:
+    async with Cluster({"chat": working()}) as cluster:
+        member = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        (controller,) = member.node._controllers.values()
+        sent_at = controller.claimed_at + (0.1 if sent == "after the claim" else -0.1)
+        member.node._renewed(Renewed(sent_at=sent_at, held={}))
+        await asyncio.sleep(0.1)
+        assert bool([fact for fact in member.facts if isinstance(fact, ControllerStoodDown)]) is lost
+
+
+@pytest.mark.behaviour("H9")
+async def test_a_renewal_alone_ends_the_pause_of_a_controller_with_nothing_under_way() -> None:
+    worker = ScriptedWorker(lambda _call: [Emit("a"), Work(20), Emit("b"), Return(1)])
+    script = Script()
+    script.add("renew", ErrorBefore(StoreUnavailable("away")), skip=1, times=25)
+    async with Cluster({"chat": worker}) as cluster:
+        member = await cluster.join("a", faults=script)
+        await cluster.start("chat", "r1")
+        row = await cluster.outcome("r1", within=40)
+    assert row.budget.life == 0
+    (paused,) = [fact for fact in member.facts if isinstance(fact, ControllerPaused)]
+    (resumed,) = [fact for fact in member.facts if isinstance(fact, ControllerResumed)]
+    assert paused.run == resumed.run
+    assert resumed.paused_for > 5
+
+
 # ---- waiting ------------------------------------------------------------------------------------
 
 
@@ -183,16 +250,19 @@ async def test_a_node_that_closes_claims_nothing_more() -> None:
     worker = ScriptedWorker(lambda _call: [Hang()])
     async with Cluster({"chat": worker}) as cluster:
         script = Script()
-        script.add("claim", Gate(after=True))
+        gate = script.add("claim", Gate())
         member = await cluster.join("a", faults=script)
         member.node._slots = asyncio.Semaphore(1)  # one at a time, so that the second waits for its turn
         await cluster.start("chat", "r1")
         await cluster.start("chat", "r2")
-        await asyncio.sleep(1)
-        await member.close()
-        row = await cluster.row("r2")
-    assert (row.status, row.epoch) == (Status.QUEUED, 0)
-    assert not [fact for fact in member.facts if isinstance(fact, RunClaimed)]
+        await gate.entered.wait()
+        closing = asyncio.create_task(member.close())
+        await asyncio.sleep(0.1)
+        gate.open()
+        await closing
+        rows = [await cluster.row(id) for id in ("r1", "r2")]
+    assert [(row.epoch, row.budget.calls, row.holder) for row in rows] == [(1, 0, None), (0, 0, None)]
+    assert not worker.calls
 
 
 @pytest.mark.behaviour("H10", "H11")
