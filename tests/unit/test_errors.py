@@ -87,3 +87,8 @@ def test_a_busy_thread_names_its_live_run() -> None:
 
 def test_bytes_that_are_not_what_they_claim_are_a_value_error_too() -> None:
     assert issubclass(errors.WireError, ValueError)
+
+
+def test_a_log_line_says_an_error_s_code_or_the_name_of_its_type() -> None:
+    assert errors.code_of(errors.StoreBusy("secret")) == "store_busy"
+    assert errors.code_of(KeyError("secret")) == "KeyError"
