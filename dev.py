@@ -58,7 +58,7 @@ def demo(arguments: list[str]) -> int:
 def test(arguments: list[str]) -> int:
     """Run the tests, one process per core: any pytest arguments, and --all for the long forms."""
     prepare()
-    spread = [] if any(argument.startswith("-n") for argument in arguments) else ["-n", "auto"]
+    spread = [] if any(argument.startswith("-n") for argument in arguments) else ["-n", "auto", "--dist", "worksteal"]
     return become("pytest", *spread, *arguments)
 
 
