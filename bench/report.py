@@ -24,6 +24,7 @@ def surroundings() -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "system": platform.system(),
         "cores": os.cpu_count(),
+        "nice": os.nice(0),
     }
 
 
@@ -70,13 +71,10 @@ def write(told: Mapping[str, Any], folder: Path | None = None) -> Path:
     return path
 
 
-def read(names: Sequence[str], folder: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Return the documents that were written, in the order of `names`."""
-    folder = folder or RESULTS
-    for name in names:
-        path = folder / f"{name}.json"
-        if path.exists():
-            yield json.loads(path.read_text(encoding="utf-8"))
+def read(folder: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Return the documents that were written, by the names of their rows."""
+    for path in sorted((folder or RESULTS).glob("*.json")):
+        yield json.loads(path.read_text(encoding="utf-8"))
 
 
 # ---- the table ----------------------------------------------------------------------------------
@@ -118,6 +116,22 @@ def markdown(documents: Sequence[Mapping[str, Any]]) -> str:
     """Return the table as a page holds it."""
     lines = [HEADS, tuple("---" for _ in HEADS), *(line for told in documents for line in cells(told))]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def circumstances(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Say on what, when and how the figures were found."""
+    kinds = {
+        f"{told['cores']} cores, {told['system']}, Python {told['python']}, SQLite {told['sqlite']}, {told['date']}"
+        for told in documents
+    }
+    loads = [load for told in documents for load in told["load"]]
+    fewest = min(told["rounds"] for told in documents)
+    raised = [f"`{told['row']}`" for told in documents if told.get("nice", 0) < 0]
+    return (
+        f"Measured on {'; '.join(sorted(kinds))}. At least {fewest} rounds each. The machine's load average was "
+        f"{min(loads):.1f} to {max(loads):.1f}, the bench's own included."
+        + (f" Measured ahead of other programs (`nice` below 0): {', '.join(raised)}." if raised else "")
+    )
 
 
 def text(documents: Sequence[Mapping[str, Any]]) -> str:

@@ -1,6 +1,7 @@
-"""Draws the parts of these pages that the code decides, between `<!-- drawn: name -->` and `<!-- end -->`.
+"""Draws the parts of these pages that are decided elsewhere, between `<!-- drawn: name -->` and `<!-- end -->`.
 
-`python -m docs.draw` writes them, `--check` only says whether they are current.
+The code decides most of them, the results of the bench the table of measurements. `python -m docs.draw` writes them,
+`--check` only says whether they are current.
 """
 
 import inspect
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bench import report
 from outlast import errors, lease, recovery
 from outlast.log import limits
 from outlast.run import TRANSITIONS, FailureCode
@@ -56,6 +58,12 @@ def failures() -> str:
     return ", ".join(f"`{code}`" for code in FailureCode) + "."
 
 
+def measurements() -> str:
+    """Return what the bench found when it was last run, and on what."""
+    documents = list(report.read())
+    return f"{report.markdown(documents)}\n\n{report.circumstances(documents)}"
+
+
 def _subclasses(error: type[errors.OutlastError]) -> Iterator[type[errors.OutlastError]]:
     for each in error.__subclasses__():
         if each.__module__ == errors.__name__:  # a shell's own kinds carry the codes of these
@@ -72,7 +80,7 @@ def _constants(module: object) -> str:
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
-    each.__name__: each for each in (transitions, policy, leases, log_limits, codes, failures)
+    each.__name__: each for each in (transitions, policy, leases, log_limits, codes, failures, measurements)
 }
 
 
