@@ -261,6 +261,7 @@ async def test_a_node_that_closes_claims_nothing_more() -> None:
         gate.open()
         await closing
         rows = [await cluster.row(id) for id in ("r1", "r2")]
+        assert await cluster.store.runs.nodes() == []  # its lease is gone at once
     assert [(row.epoch, row.budget.calls, row.holder) for row in rows] == [(1, 0, None), (0, 0, None)]
     assert not worker.calls
 
