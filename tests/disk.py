@@ -114,6 +114,15 @@ def heard(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline().strip()
 
 
+def rest(process: "subprocess.Popen[str]") -> str:
+    """Return what a program says until it ends.
+
+    Through the buffer that `heard` reads from: `communicate` goes past it, and would begin in the middle of a line.
+    """
+    assert process.stdout is not None
+    return process.stdout.read()
+
+
 def tell(process: "subprocess.Popen[str]", word: str) -> None:
     """Say a word to a program."""
     assert process.stdin is not None

@@ -15,7 +15,7 @@ from outlast.run import Token
 from outlast.stores.base import LogStore, RunStore, Store
 from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.contract.scene import ANN, MANY_BYTES, A, drive, join, said, say, start
-from tests.disk import HandClock, behind, damage, ground, heard, names, opened, program, tell
+from tests.disk import HandClock, behind, damage, ground, heard, names, opened, program, rest, tell
 
 pytestmark = pytest.mark.anyio
 
@@ -217,9 +217,9 @@ async def test_eight_processes_that_write_at_once_lose_nothing(path: Path) -> No
         assert [heard(process) for process in processes] == ["ready"] * 8
         for process in processes:
             tell(process, "go")
-        words = [await asyncio.to_thread(process.communicate) for process in processes]
-        assert [process.returncode for process in processes] == [0] * 8
-    assert all(out.endswith("done\n") for out, _ in words)
+        words = [await asyncio.to_thread(rest, process) for process in processes]
+        assert [process.wait() for process in processes] == [0] * 8
+    assert all(word.endswith("done\n") for word in words)
     async with opened(path, clock=None) as store:
         for name in names:
             for number in range(4):
@@ -242,8 +242,7 @@ async def test_killed_in_the_middle_of_writing_a_file_is_whole_and_holds_what_wa
                 acknowledged[log] = cursor
             process.send_signal(signal.SIGKILL)
         for process in processes:
-            rest, _ = process.communicate()
-            for line in rest.splitlines()[:-1]:
+            for line in rest(process).splitlines()[:-1]:
                 log, cursor = line.split()
                 acknowledged[log] = cursor
     async with opened(path, clock=None) as store:
