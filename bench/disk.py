@@ -12,9 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Self
 
 from bench.append import appending, stored
 from bench.measure import Goal, Kind, Quantity, Row, Sample, check, percentile
@@ -88,43 +87,50 @@ def with_sync(load: str, seconds: float, ticks: int) -> Sample:
 
 
 async def lagging(path: Path, ticks: int) -> Sample:
-    """Append as fast as it goes and tell how late the loop was for others meanwhile."""
-    late = Lateness()
-    sample = await loaded(path, each=10, ticks=ticks, durability="process", beside=late.look)
-    return {**sample, **late.told()}
+    """Append as fast as it goes."""
+    return await loaded(path, each=10, ticks=ticks, durability="process")
 
 
 async def busy(ticks: int) -> Sample:
     """Compute for as long as one group of commits may take, turn after turn: what the machine itself makes of that."""
-    late = Lateness()
-    looking = asyncio.create_task(late.look())
-    for _ in range(5 * ticks):
-        ends = time.thread_time() + TURN
-        while time.thread_time() < ends:
-            pass
-        await asyncio.sleep(0)
-    looking.cancel()
-    await asyncio.wait({looking})
+    with Lateness() as late:
+        for _ in range(5 * ticks):
+            ends = time.thread_time() + TURN
+            while time.thread_time() < ends:
+                pass
+            await asyncio.sleep(0)
     return {**late.told(), RATE: 0.0}
 
 
 class Lateness:
-    """How late a timer of a millisecond is, again and again."""
+    """How late a timer of a millisecond is, again and again, while this is entered."""
 
     def __init__(self) -> None:
         self._lags: list[float] = []
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def look(self) -> None:
-        """Look until cancelled."""
-        while True:
-            due = time.perf_counter() + EVERY
-            await asyncio.sleep(EVERY)
-            self._lags.append(time.perf_counter() - due)
+    def __enter__(self) -> Self:
+        """Set the first timer."""
+        self._set()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Set no more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def told(self) -> Sample:
         """Return the lags in milliseconds."""
         lags = self._lags or [0.0]
         return {LAG: percentile(lags, 0.99) * 1e3, MEDIAN: percentile(lags, 0.5) * 1e3}
+
+    def _set(self) -> None:
+        self._timer = self._loop.call_later(EVERY, self._look, self._loop.time() + EVERY)
+
+    def _look(self, due: float) -> None:
+        self._lags.append(self._loop.time() - due)
+        self._set()
 
 
 async def powered(path: Path, ticks: int) -> Sample:
@@ -138,21 +144,17 @@ async def loaded(
     each: int,
     ticks: int,
     durability: Literal["process", "power"],
-    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Sample:
-    """Carry the load of all runs and return its rate."""
+    """Carry the load of all runs, and return its rate and how late the loop was for others meanwhile."""
     async with stored(path, RUNS, durability=durability) as (store, runs):
         tick = appending(store, runs, each, ticks)
-        other = asyncio.create_task(beside()) if beside else None
         began = time.perf_counter()
-        for _ in range(ticks):
-            await tick()
+        with Lateness() as late:
+            for _ in range(ticks):
+                await tick()
         spent = time.perf_counter() - began
-        if other:
-            other.cancel()
-            await asyncio.wait({other})
     check_file(path, [each * ticks] * RUNS)
-    return {RATE: RUNS * each * ticks / spent}
+    return {RATE: RUNS * each * ticks / spent, **late.told()}
 
 
 def bare(path: Path, ticks: int) -> Sample:
