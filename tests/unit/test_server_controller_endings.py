@@ -224,9 +224,10 @@ async def test_a_worker_left_behind_by_a_controller_that_was_cancelled_is_in_nob
         member = await cluster.join("a")
         await cluster.start("chat", "r1")
         await asyncio.sleep(1)
-        for host in member.node._hosts:
-            host.cancel()
-        del host  # nothing here may keep what is to be collected
+        hosts = tuple(member.node._hosts)
+        assert len(hosts) == 1
+        hosts[0].cancel()
+        del hosts  # nothing here may keep what is to be collected
         await asyncio.sleep(60)
         assert worker.calls[0].ended_at == 40.0
     gc.collect()
