@@ -21,6 +21,7 @@ from outlast.server.conditions import Conditions
 from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
 from outlast.server.routes import build
+from outlast.server.seats import Seats
 from outlast.stores.base import Head, LogStore, NewClaim, RunStore, Store, Subscription
 from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.asgi import StreamingTransport
@@ -278,7 +279,12 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    stage: Stage, *, access: Access | None = None, handled: Handled | None = None, heartbeat: float = 10.0
+    stage: Stage,
+    *,
+    access: Access | None = None,
+    handled: Handled | None = None,
+    heartbeat: float = 10.0,
+    seats: Seats | None = None,
 ) -> AsyncIterator[Site]:
     """Serve what is on the stage, reading through the ports of `handled`, until the end of the block."""
     store: Any = handled or stage.store
@@ -299,9 +305,10 @@ async def site(
         intake=intake,
         hub=hub,
         store=store,
-        access=access or Access(),
+        access=access or Access(report=stage.facts.append),
         policy=policy,
         describe_node=lambda: {"boot_id": "b00t", "workers": ["chat"], "loop_lag": 0.25},
+        seats=seats,
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(hub.run())

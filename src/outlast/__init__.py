@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from outlast.assembly.outlast import Outlast
 from outlast.client.received import ReceivedEvent, ReceivedGap
 from outlast.errors import (
+    Capacity,
     ClaimLost,
     CursorInvalid,
     Draining,
     EventTooLarge,
     Fenced,
+    Forbidden,
     HeadConflict,
+    HookFailed,
     IdConflict,
     InputInvalid,
     LogFull,
@@ -36,6 +39,7 @@ from outlast.errors import (
     StoreUnavailable,
     ThreadBusy,
     TooLarge,
+    TooMany,
     Unauthenticated,
     UnknownWorker,
     WireError,
@@ -47,6 +51,7 @@ from outlast.log.event import Event
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run, Status
+from outlast.server.identity import Action, Identity
 from outlast.stores.base import StopAnswer, Stopped
 from outlast.workers.base import ActiveRun
 
@@ -63,7 +68,9 @@ else:
 
 
 __all__ = [
+    "Action",
     "ActiveRun",
+    "Capacity",
     "ClaimLost",
     "Cursor",
     "CursorInvalid",
@@ -71,8 +78,11 @@ __all__ = [
     "Event",
     "EventTooLarge",
     "Fenced",
+    "Forbidden",
     "HeadConflict",
+    "HookFailed",
     "IdConflict",
+    "Identity",
     "InputInvalid",
     "LogFull",
     "LogLimits",
@@ -103,6 +113,7 @@ __all__ = [
     "StoreUnavailable",
     "ThreadBusy",
     "TooLarge",
+    "TooMany",
     "Unauthenticated",
     "UnknownWorker",
     "WireError",

@@ -5,8 +5,9 @@
     ├── Refusal                  the caller's: the request was refused and nothing changed
     │   ├── InputInvalid · CursorInvalid · TooLarge · UnknownWorker
     │   ├── RunNotFound · IdConflict · ThreadBusy
-    │   ├── Unauthenticated · NotAdmitted · PeerRefused
-    │   └── NotStarted · Draining
+    │   ├── Unauthenticated · NotAdmitted · Forbidden · PeerRefused
+    │   ├── TooMany · Capacity
+    │   └── NotStarted · Draining · HookFailed
     ├── StoreError               the store's
     │   ├── StoreUnavailable     it gave no answer: what was asked may or may not have happened
     │   │   └── StoreBusy · StoreFull · StoreReadOnly
@@ -108,10 +109,34 @@ class NotAdmitted(Refusal):
     code = "not_admitted"
 
 
+class Forbidden(Refusal):
+    """The application's `authorize` refuses what is about no single run, such as a start or a list."""
+
+    code = "forbidden"
+
+
 class PeerRefused(Refusal):
     """The request comes from where an application without `authenticate` does not answer."""
 
     code = "peer_refused"
+
+
+class TooMany(Refusal):
+    """This owner has as many readers on this node as one may have; those that are there stay."""
+
+    code = "too_many"
+
+
+class Capacity(Refusal):
+    """This node has as many readers as it can bear; those that are there stay."""
+
+    code = "capacity"
+
+
+class HookFailed(Refusal):
+    """The application's `authenticate` or `admit` failed, so nobody decided; it may be tried again."""
+
+    code = "hook_failed"
 
 
 class NotStarted(Refusal):

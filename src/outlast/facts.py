@@ -138,6 +138,14 @@ class StoreTroubled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookTroubled:
+    """A function of the application failed or took too long, so what was asked is refused; `hook` names which."""
+
+    hook: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeBuried:
     """A node on this machine was provably dead; its runs need not wait for its lease."""
 
@@ -161,6 +169,7 @@ Fact: TypeAlias = (
     | AbortDelivered
     | AbortFailed
     | StoreTroubled
+    | HookTroubled
 )
 
 Report: TypeAlias = Callable[[Fact], None]

@@ -10,7 +10,9 @@ FUNCTION = 40  # lines, its docstring not counted: prose costs nothing
 NESTING = 3  # levels of if, for, while, with, try and match in one function
 
 # What may be larger, and why: "path" for a file, "path::name" for a function. An entry that is no longer needed fails.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "src/outlast/assembly/outlast.py::Outlast.__init__": "each option is named twice, as a keyword and as a setting",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 LEVELS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)

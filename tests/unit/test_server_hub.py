@@ -171,7 +171,7 @@ async def test_closing_tells_every_reader_to_go_elsewhere_and_waits_for_them() -
             assert wire.complete
             drain = native.control_from_frame(wire.messages[-1])
             assert drain is not None
-            assert (drain.name, drain.said) == ("drain", {"spread": 2.0})
+            assert (drain.name, drain.said) == ("drain", {"reason": "closing", "spread": 2.0})
             assert wire.parser.retry is not None
             assert 0 <= wire.parser.retry <= 2000
             assert "outlast.end" not in names(wire.messages)

@@ -9,20 +9,36 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from outlast.errors import InputInvalid
+from outlast.errors import InputInvalid, RunNotFound
+from outlast.run import Run
 from outlast.server.access import Access
+from outlast.server.identity import Action, Identity
 from outlast.server.routes.door import OpenDoor, Resource, RunDoor, routes
+from outlast.server.routes.entrance import Entrance
+from outlast.server.seats import Seats
 from outlast.testing.asgi import StreamingTransport
 from tests.stage import BASE, Site, Stage, site, staged
 
 pytestmark = pytest.mark.anyio
 
 
+def ignore(_fact: object) -> None:
+    pass
+
+
+async def nobodys(_owner: str, _id: str) -> Run:
+    raise RunNotFound("There is no such run.")
+
+
+def entrance() -> Entrance:
+    return Entrance(Access(report=ignore), nobodys, Seats())
+
+
 async def by_header(connection: HTTPConnection) -> str | None:
     return connection.headers.get("x-user")
 
 
-ASKING = Access(authenticate=by_header)
+ASKING = Access(report=ignore, authenticate=by_header)
 ANN, BOB = {"x-user": "ann"}, {"x-user": "bob"}
 
 
@@ -88,6 +104,52 @@ async def test_another_owners_run_is_answered_like_one_that_never_was() -> None:
         assert (await here.client.get("/runs/anns", headers=ANN)).status_code == 200
 
 
+@pytest.mark.behaviour("A5")
+@pytest.mark.attack("Z4")
+async def test_every_call_about_runs_asks_the_applications_hook_for_its_action_first() -> None:
+    asked: list[tuple[Action, str | None]] = []
+
+    async def deny(_identity: Identity, action: Action, _owner: str, run: Run | None) -> bool:
+        asked.append((action, None if run is None else run.id))
+        return False
+
+    denying = Access(report=ignore, authenticate=by_header, authorize=deny)
+    async with staged() as stage, site(stage, access=denying) as here:
+        await furnish(stage)
+        for method, path, door in calls(here.app):
+            if isinstance(door, OpenDoor):
+                continue
+            asked.clear()
+            answers = await call(here, method, path, "anns", ANN)
+            about = "anns" if path.startswith("/runs/{id}") else None
+            assert asked == [(door.action, about)] * len(answers), f"{method} {path}"
+            for status, kind, body in answers:
+                assert (status, kind) == (403 if about is None else 404, "application/problem+json")
+                assert b"marker" not in body
+            if about is not None and door.action is not Action.STOP:
+                assert answers == await call(here, method, path, "none", ANN)
+
+
+@pytest.mark.attack("Z6")
+@pytest.mark.behaviour("A4")
+async def test_a_get_changes_nothing_whatever_it_asks() -> None:
+    async with staged() as stage, site(stage) as here:
+        await stage.active("r1")
+        await stage.start("r2")
+        connection = stage.store._ground.connection  # type: ignore[attr-defined]
+        before = connection.total_changes
+        for method, path, door in calls(here.app):
+            if method == "GET":
+                assert isinstance(door, OpenDoor) or door.action in {Action.READ, Action.LIST}
+                for id in ("r1", "r2", "none"):
+                    place = path.replace("{id}", id)
+                    await here.client.get(place)
+                    await here.client.head(place)
+                    async with here.stream(place) as stream:
+                        await anext(stream.response.aiter_raw(), b"")
+        assert connection.total_changes == before
+
+
 @pytest.mark.attack("Z7", "Z16")
 @pytest.mark.parametrize(
     ("client", "headers"),
@@ -139,7 +201,7 @@ async def test_what_no_path_knows_is_a_problem_too(path: str) -> None:
 
 
 def app(*doors: RunDoor | OpenDoor) -> Router:
-    return Router(routes(Access(), doors))
+    return Router(routes(entrance(), doors))
 
 
 async def ask(router: Router, method: str = "GET") -> Any:
@@ -154,7 +216,10 @@ async def test_a_run_door_is_answered_for_an_owner_and_an_open_one_for_nobody() 
     async def anyone(_request: Request) -> ASGIApp:
         return PlainTextResponse("open")
 
-    doors = (RunDoor(method="GET", path="/", answer=whom), OpenDoor(method="POST", path="/", answer=anyone))
+    doors = (
+        RunDoor(method="GET", path="/", action=Action.LIST, answer=whom),
+        OpenDoor(method="POST", path="/", answer=anyone),
+    )
     assert (await ask(app(*doors))).text == "owner ''"
     assert (await ask(app(*doors), "POST")).text == "open"
     assert (await ask(app(*doors), "HEAD")).status_code == 200
@@ -173,7 +238,7 @@ async def test_a_refusal_becomes_a_problem_and_an_accident_is_raised_as_well() -
     async def send(message: Any) -> None:
         sent.append(message)
 
-    resource = Resource(Access(), [OpenDoor(method="GET", path="/", answer=stumble)])
+    resource = Resource(entrance(), [OpenDoor(method="GET", path="/", answer=stumble)])
     scope = {
         "type": "http",
         "method": "GET",

@@ -321,7 +321,7 @@ def test_every_control_frame_says_what_the_wire_names() -> None:
     told = {name: control.said for name, control in said.items() if control is not None}
     assert told["hello"] == {"boot_id": "b00t", "protocol": 1, "heartbeat": 10.0, "head": head}
     assert told["caught-up"] == told["end"] == {"head": head}
-    assert told["drain"] == {"spread": 2.0}
+    assert told["drain"] == {"reason": "closing", "spread": 2.0}
     assert told["gap"] == {"reason": "ahead", "requested": "99", "first": 1, "cursor": "0"}
     assert told["heartbeat"] == {
         "head": head,

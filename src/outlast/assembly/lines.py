@@ -12,6 +12,7 @@ from outlast.facts import (
     AbortFailed,
     ControllerPaused,
     Fact,
+    HookTroubled,
     PrerequisiteFailed,
     RunClaimed,
     RunReleased,
@@ -22,7 +23,7 @@ from outlast.run import Cause
 
 logger = logging.getLogger("outlast")
 
-_WARNINGS: Final = (AbortFailed, ControllerPaused, PrerequisiteFailed, RunReleased, StoreTroubled)
+_WARNINGS: Final = (AbortFailed, ControllerPaused, HookTroubled, PrerequisiteFailed, RunReleased, StoreTroubled)
 
 
 def record(fact: Fact) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal, Self, TypeVar
 
 from outlast.assembly.application import Application
+from outlast.assembly.lines import record
 from outlast.assembly.serving import Serving
 from outlast.assembly.settings import Settings
 from outlast.assembly.stores import open_store
@@ -14,8 +15,9 @@ from outlast.log.event import JSON
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
-from outlast.server.access import Access, Authenticate
+from outlast.server.access import Access
 from outlast.server.conditions import Admit
+from outlast.server.identity import Authenticate, Authorize
 from outlast.server.intake import NOT_STARTED, is_id
 from outlast.stores.base import Stopped, Store
 from outlast.wire.native import status_document
@@ -39,8 +41,9 @@ class Outlast:
 
     `store` is a URL, or a `Store` of your own making. Every option is a keyword, or a variable `OUTLAST_…` (see
     `assembly.settings`); times are in seconds.
-    `authenticate` gets each request's connection and returns its owner, or None; without it only this machine is
-    answered. `admit` is asked before a run is accepted and before every takeover, and raises `NotAdmitted` to refuse.
+    `authenticate` gets each request's connection and returns its owner, an `Identity`, or None; without it only this
+    machine is answered. `authorize` says who may do what with whose run. `admit` is asked before a run is accepted
+    and before every takeover, and raises `NotAdmitted` to refuse.
     Raises `SettingsError` for options that cannot work.
     """
 
@@ -59,7 +62,11 @@ class Outlast:
         stop_grace: float | None = None,
         hosts: tuple[str, ...] | None = None,
         allow_anonymous: bool | None = None,
+        origins: tuple[str, ...] | None = None,
+        readers_per_owner: int | None = None,
+        readers_per_node: int | None = None,
         authenticate: Authenticate | None = None,
+        authorize: Authorize | None = None,
         admit: Admit | None = None,
     ) -> None:
         self.settings = Settings.resolve(
@@ -76,10 +83,14 @@ class Outlast:
                 "stop_grace": stop_grace,
                 "hosts": hosts,
                 "allow_anonymous": allow_anonymous,
+                "origins": None if origins is None else tuple(origins),
+                "readers_per_owner": readers_per_owner,
+                "readers_per_node": readers_per_node,
             }
         )
         self._own_store = None if isinstance(store, str) else store
         self.authenticate = authenticate
+        self.authorize = authorize
         self.admit = admit
         self.workers: dict[str, Worker] = {}
         self.app = Application(self.lifespan, lambda: None if self._serving is None else self._serving.app)
@@ -192,7 +203,10 @@ class Outlast:
 
     def _access(self) -> Access:
         return Access(
+            report=record,
             authenticate=self.authenticate,
+            authorize=self.authorize,
             allow_anonymous=self.settings.allow_anonymous,
             hosts=self.settings.hosts,
+            origins=self.settings.origins,
         )

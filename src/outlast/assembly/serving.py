@@ -17,6 +17,7 @@ from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
 from outlast.server.renewal import RenewalThread
 from outlast.server.routes import build
+from outlast.server.seats import Seats
 from outlast.stores.base import Store
 from outlast.workers.base import Worker
 
@@ -54,6 +55,7 @@ class Serving:
             store=self.store,
             access=access,
             policy=settings.recovery,
+            seats=Seats(per_owner=settings.readers_per_owner, per_node=settings.readers_per_node),
             describe_node=lambda: {
                 "boot_id": self._node.id,
                 "workers": sorted(workers),

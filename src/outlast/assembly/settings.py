@@ -16,6 +16,8 @@ from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.server.conditions import STOP_GRACE
 from outlast.server.feed import HEARTBEAT
+from outlast.server.origins import check
+from outlast.server.seats import PER_NODE, PER_OWNER
 
 STORE: Final = "sqlite:///outlast.db"
 """A file beside the program: the run survives the process without anything to set up."""
@@ -35,7 +37,9 @@ class Settings:
 
     `store` is a URL. `durability` is "process" (survives the death of every process) or "power" (survives power
     loss as well, at one disk flush per group of commits). `hosts` are names besides localhost under which an
-    application without `authenticate` answers; `allow_anonymous` lets it answer everybody.
+    application without `authenticate` answers; `allow_anonymous` lets it answer everybody. `origins` are the front ends
+    of other origins that may use the routes from a browser. `readers_per_owner` and `readers_per_node` bound the
+    streams that are open at once.
     """
 
     store: str = STORE
@@ -44,6 +48,9 @@ class Settings:
     stop_grace: float = STOP_GRACE
     hosts: tuple[str, ...] = ()
     allow_anonymous: bool = False
+    origins: tuple[str, ...] = ()
+    readers_per_owner: int = PER_OWNER
+    readers_per_node: int = PER_NODE
     lease: LeasePolicy = field(default_factory=LeasePolicy)
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     limits: LogLimits = field(default_factory=LogLimits)
@@ -59,6 +66,10 @@ class Settings:
             )
         if self.stop_grace < 0:
             raise SettingsError("stop_grace must be at least 0 seconds.")
+        for origin in self.origins:
+            check(origin)
+        if min(self.readers_per_owner, self.readers_per_node) < 1:
+            raise SettingsError("readers_per_owner and readers_per_node must be at least 1.")
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Self:
@@ -127,6 +138,9 @@ READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "stop_grace": float,
     "hosts": _names,
     "allow_anonymous": _flag,
+    "origins": _names,
+    "readers_per_owner": int,
+    "readers_per_node": int,
 }
 """How the variable of each plain setting is read."""
 

@@ -1,27 +1,33 @@
 """Decides who a request speaks for, and whether it may speak to this application at all.
 
 Rules:
-1. With `authenticate` its answer is the owner; None, or nobody's name, is refused.
+1. With `authenticate` its answer is the owner; None, nobody's name, or an identity that has ended, is refused.
 2. Without it the application answers programs on its own machine alone: a loopback peer, no trace of a proxy, and a
    `Host` that a foreign page cannot have (DNS rebinding, Z7). `allow_anonymous` lifts this for those who mean it.
-3. A request that may change something and comes from a page must come from a page of ours (Z6).
-4. Refusals say what to do, and nothing that the request said.
+3. A request that may change something and comes from a page must come from a page of ours, or of an origin that was
+   named (Z6).
+4. With `authorize` its answer decides, also about one's own runs; without it everybody may do everything with their
+   own runs and nothing with others'.
+5. Refusals say what to do, and nothing that the request said.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable, Collection
-from typing import Final, TypeAlias
+import time
+from collections.abc import Callable, Collection
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from outlast.errors import PeerRefused, Unauthenticated
+from outlast.errors import HookFailed, PeerRefused, Unauthenticated
+from outlast.facts import Report
+from outlast.run import Run
+from outlast.server.hook import Hook, ask
+from outlast.server.identity import ANONYMOUS, Action, Authenticate, Authorize, Identity
+from outlast.server.origins import Origins
 
-Authenticate: TypeAlias = Callable[[HTTPConnection], Awaitable[str | None]]
-"""Returns the owner a request speaks for, None to refuse it."""
-
-ANONYMOUS: Final = ""
-"""The owner of every run where nobody is asked who they are."""
+EXPIRY_GRACE: Final = 30.0
+"""Seconds an identity is still good for after its end: clocks differ, and a page needs a moment to get a new token."""
 LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine that no foreign page can take."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -34,35 +40,69 @@ _WHAT_TO_DO: Final = (
 
 
 class Access:
-    """The one place where requests are let in; `hosts` are further names under which this machine is addressed."""
+    """The one place where requests are let in; `hosts` are further names under which this machine is addressed.
+
+    `clock` is the machine's, in Unix seconds: credentials end by it.
+    """
 
     def __init__(
         self,
         *,
+        report: Report,
         authenticate: Authenticate | None = None,
+        authorize: Authorize | None = None,
         allow_anonymous: bool = False,
         hosts: Collection[str] = (),
+        origins: Collection[str] = (),
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self.origins = Origins(origins)
+        self.asks = authorize is not None
+        self._report = report
         self._authenticate = authenticate
+        self._authorize = authorize
         self._is_local = authenticate is None and not allow_anonymous
         self._hosts = LOCAL_HOSTS | {host.lower() for host in hosts}
+        self._clock = clock
 
-    async def owner(self, connection: HTTPConnection) -> str:
-        """Return whom the request speaks for. Raises `PeerRefused`, `Unauthenticated`, what `authenticate` raises."""
+    async def identify(self, connection: HTTPConnection) -> Identity:
+        """Return whom the request speaks for.
+
+        Raises `PeerRefused`, `Unauthenticated`, `HookFailed`, and the refusals that `authenticate` raises.
+        """
         self.check_peer(connection)
-        if self._authenticate is None:
-            return ANONYMOUS
-        owner = await self._authenticate(connection)  # its deadline is its own
-        if not owner:
+        authenticate = self._authenticate
+        if authenticate is None:
+            return Identity(owner=ANONYMOUS)
+        found = await ask(Hook.AUTHENTICATE, lambda: authenticate(connection), report=self._report)
+        identity = Identity(owner=found) if isinstance(found, str) else found
+        left = None if identity is None else self.left(identity)
+        if identity is None or not identity.owner or (left is not None and left <= 0):
             raise Unauthenticated("The request carries no credentials that this application accepts.")
-        return owner
+        return identity
+
+    def left(self, identity: Identity) -> float | None:
+        """Return how many seconds an identity is still good for, None without an end. Source: Z13."""
+        return None if identity.expires_at is None else identity.expires_at + EXPIRY_GRACE - self._clock()
+
+    async def allows(self, identity: Identity, action: Action, *, owner: str, run: Run | None) -> bool:
+        """Say whether `identity` may do this with a run of `owner`; a hook that fails has not allowed it."""
+        authorize = self._authorize
+        if authorize is None:
+            return identity.owner == owner
+        try:
+            answer = await ask(Hook.AUTHORIZE, lambda: authorize(identity, action, owner, run), report=self._report)
+        except HookFailed:
+            return False
+        return answer is True
 
     def check_peer(self, connection: HTTPConnection) -> None:
         """Let the request in, or raise `PeerRefused`. Source: Z6, Z7, Z16."""
         if self._is_local:
             self._check_local(connection)
-        if connection.scope["method"] not in SAFE and _is_foreign(connection):
-            raise PeerRefused("A page of another origin may not do this.")
+        changes = connection.scope["method"] not in SAFE
+        if changes and not self.origins.names(connection) and _is_foreign(connection):
+            raise PeerRefused("A page of another origin may not do this, unless `origins=[…]` names it.")
 
     def _check_local(self, connection: HTTPConnection) -> None:
         if connection.client is None or not _is_loopback(connection.client.host):

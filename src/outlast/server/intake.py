@@ -11,6 +11,7 @@ from outlast.errors import Draining, InputInvalid, NotStarted, RunNotFound, Unkn
 from outlast.log.event import JSON, encode_json
 from outlast.run import Run, Status
 from outlast.server.conditions import Conditions
+from outlast.server.hook import Hook, ask
 from outlast.stores.base import Loaded, NewRun, RunStore, Started, Stopped
 
 NOT_STARTED: Final = (
@@ -62,8 +63,8 @@ class Intake:
         """Accept a run; when this returns, it survives the death of every process (A2).
 
         The same id with the same worker, thread and input is the same run (A1); without `id` a fresh one is minted.
-        Raises `InputInvalid`, `UnknownWorker`, `NotAdmitted`, `IdConflict`, `ThreadBusy`, `NotStarted`, `Draining`,
-        `StoreUnavailable`.
+        Raises `InputInvalid`, `UnknownWorker`, `NotAdmitted`, `HookFailed`, `IdConflict`, `ThreadBusy`, `NotStarted`,
+        `Draining`, `StoreUnavailable`.
         """
         self._check_open(letting_in=True)
         for name in (id, thread):
@@ -111,19 +112,20 @@ class Intake:
             raise Draining("This node is closing; start the run on another, or in a moment.")
 
     async def _admit(self, new: NewRun) -> None:
-        if self._conditions.admit is not None:
-            await self._conditions.admit(
-                Run(
-                    owner=new.owner,
-                    id=new.id,
-                    log=new.log,
-                    worker=new.worker,
-                    thread=new.thread,
-                    input=new.input,
-                    metadata=new.metadata,
-                    digest=new.digest,
-                )
-            )
+        admit = self._conditions.admit
+        if admit is None:
+            return
+        proposed = Run(
+            owner=new.owner,
+            id=new.id,
+            log=new.log,
+            worker=new.worker,
+            thread=new.thread,
+            input=new.input,
+            metadata=new.metadata,
+            digest=new.digest,
+        )
+        await ask(Hook.ADMIT, lambda: admit(proposed), report=self._conditions.report)
 
 
 def digest(worker: str, thread: str | None, input: JSON) -> bytes:

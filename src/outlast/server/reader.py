@@ -98,6 +98,7 @@ class Reader:
         "_caught_up",
         "_clock",
         "_failed",
+        "_farewell",
         "_feed",
         "_goal",
         "_gone",
@@ -138,6 +139,7 @@ class Reader:
         self._beats = feed.beats
         self._page: Page | None = None
         self._failed = False
+        self._farewell: bytes | None = None
         self._gone = False
         self._waiting: asyncio.Future[None] | None = None
         self._presence: asyncio.Timeout | None = None
@@ -169,6 +171,17 @@ class Reader:
         if self._presence is not None and not dropped:
             self._presence.reschedule(self._clock())
 
+    async def decline(self, send: Send, farewell: bytes) -> None:
+        """Answer with these bytes alone, under the status and the headers the stream would have had."""
+        headers = [*HEADERS, *self._headers]
+        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+        await send({"type": "http.response.body", "body": farewell})
+
+    def dismiss(self, farewell: bytes) -> None:
+        """End the stream cleanly, with these last bytes. Harmless at any time."""
+        self._farewell = farewell
+        self.wake()
+
     def _enter(self, presence: asyncio.Timeout) -> None:
         self._presence = presence
         self._room.readers[self] = None
@@ -196,7 +209,7 @@ class Reader:
             chunk = self._ready()
             if chunk is None:
                 chunk = await self._from_log()
-            if chunk and not self._room.draining:
+            if chunk and not self._room.draining and self._farewell is None:
                 await self._say(send, chunk)
                 self._page = None
             elif (last := self._last()) is not None:
@@ -250,6 +263,8 @@ class Reader:
 
     def _last(self) -> bytes | None:
         """Return what is said last, now that nothing is ready; None as long as more may come."""
+        if self._farewell is not None:
+            return self._farewell
         if self._room.draining:
             return native.drain(SPREAD, retry=SPREAD * self._room.jitter())
         if self._failed or self._feed.broken:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, Protocol, assert_never, cast
 
@@ -213,9 +214,20 @@ def caught_up(head: Cursor) -> bytes:
     return _control("caught-up", {"head": str(head)})
 
 
-def drain(spread: float, *, retry: float) -> bytes:
-    """Return the word that this node closes: come to another within `spread` seconds, an EventSource in `retry`."""
-    return _control("drain", {"spread": spread}, retry=retry)
+class DrainReason(StrEnum):
+    """Why a stream ends before its run does."""
+
+    CLOSING = "closing"
+    """The node closes: another goes on."""
+    CAPACITY = "capacity"
+    """There are as many readers as there may be, on this node or of this owner."""
+    EXPIRED = "expired"
+    """The reader's credentials have ended: come again with new ones."""
+
+
+def drain(spread: float, *, retry: float, reason: DrainReason = DrainReason.CLOSING) -> bytes:
+    """Return the word to go: come again within `spread` seconds, an EventSource in `retry`."""
+    return _control("drain", {"reason": reason.value, "spread": spread}, retry=retry)
 
 
 def gap_frame(gap: Gap) -> bytes:

@@ -3,15 +3,18 @@
 from starlette.routing import Router
 
 from outlast.recovery import RecoveryPolicy
+from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.hub import Hub
 from outlast.server.intake import Intake
 from outlast.server.routes.door import routes
+from outlast.server.routes.entrance import Entrance
 from outlast.server.routes.events import Events
 from outlast.server.routes.health import DescribeNode, Health
 from outlast.server.routes.page import Page
 from outlast.server.routes.problem import unknown
 from outlast.server.routes.runs import Runs
+from outlast.server.seats import Seats
 from outlast.stores.base import Store
 
 
@@ -23,6 +26,7 @@ def build(
     access: Access,
     policy: RecoveryPolicy,
     describe_node: DescribeNode,
+    seats: Seats | None = None,
 ) -> Router:
     """Return the application.
 
@@ -31,4 +35,8 @@ def build(
     events = Events(intake, store.logs, hub)
     runs = Runs(intake, store, events, policy)
     doors = [*runs.doors(), *events.doors(), *Health(describe_node).doors(), *Page().doors()]
-    return Router(routes(access, doors), redirect_slashes=False, default=unknown)
+
+    async def load(owner: str, id: str) -> Run:
+        return (await intake.load(owner=owner, id=id)).run
+
+    return Router(routes(Entrance(access, load, seats or Seats()), doors), redirect_slashes=False, default=unknown)

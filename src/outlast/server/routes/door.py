@@ -1,8 +1,8 @@
 """The doors of the HTTP interface: which call is answered by what, and who is let in before it is.
 
-There are two kinds, and a door must be one of them: of a `RunDoor` the owner is known before anything else happens,
-an `OpenDoor` shows nothing of anybody's runs. Only `routes` makes routes of doors, and every one of them asks
-`Access` first; there is no way past it (A5).
+There are two kinds, and a door must be one of them: of a `RunDoor` the owner is known and its action is allowed before
+anything else happens, an `OpenDoor` shows nothing of anybody's runs. Only `routes` makes routes of doors, and every
+one of them goes through the `Entrance`; there is no way past it (A5).
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,17 +16,27 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.errors import OutlastError
-from outlast.server.access import Access
-from outlast.server.routes.problem import problem
+from outlast.server.identity import Action
+from outlast.server.routes.entrance import Entrance
+from outlast.server.routes.problem import is_passing, problem
+
+
+def _no_stream(_request: Request) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDoor:
-    """A call about runs: it is answered for an owner, and sees that owner's runs alone."""
+    """A call about runs: it is answered for an owner, and sees that owner's runs alone.
+
+    `when_busy` returns what a client that follows a stream is told instead of a 503; None for any other.
+    """
 
     method: str
     path: str
+    action: Action
     answer: Callable[[Request, str], Awaitable[ASGIApp]]
+    when_busy: Callable[[Request], ASGIApp | None] = _no_stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,40 +54,50 @@ Door: TypeAlias = RunDoor | OpenDoor
 class Resource:
     """What stands at one path, as ASGI: lets the request in, or answers with a problem."""
 
-    def __init__(self, access: Access, doors: Iterable[Door]) -> None:
+    def __init__(self, entrance: Entrance, doors: Iterable[Door]) -> None:
         self.doors = {door.method: door for door in doors}
-        self._access = access
+        self._entrance = entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        send = self._entrance.origins.tell(request, send)
         try:
             answer = await self._answer(request)
         except (OutlastError, HTTPException) as error:
-            answer = problem(error)
+            answer = self._when_busy(request, error) or problem(error)
         except Exception as error:
             await problem(error)(scope, receive, send)
             raise  # for the server's log
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        method = "GET" if request.method == "HEAD" else request.method
-        door = self.doors.get(method)
+        door = self._door(request)
         match door:
-            case RunDoor(answer=answer):
-                return await answer(request, await self._access.owner(request))
+            case RunDoor(action=action, answer=answer):
+                visitor = await self._entrance.admit(request, action, path=door.path)
+                return self._entrance.seat(await answer(request, visitor.owner), visitor)
             case OpenDoor(answer=answer):
-                self._access.check_peer(request)
+                self._entrance.check_peer(request)
                 return await answer(request)
             case None:
+                if (allowed := self._entrance.origins.preflight(request, self.doors)) is not None:
+                    return allowed
                 allow = {"allow": ", ".join(sorted(self.doors))}
                 raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow)
             case _:
                 assert_never(door)
 
+    def _door(self, request: Request) -> Door | None:
+        return self.doors.get("GET" if request.method == "HEAD" else request.method)
 
-def routes(access: Access, doors: Iterable[Door]) -> list[Route]:
+    def _when_busy(self, request: Request, error: Exception) -> ASGIApp | None:
+        door = self._door(request)
+        return door.when_busy(request) if isinstance(door, RunDoor) and is_passing(error) else None
+
+
+def routes(entrance: Entrance, doors: Iterable[Door]) -> list[Route]:
     """Return one route per path, in the order of their first doors."""
     paths: dict[str, list[Door]] = {}
     for door in doors:
         paths.setdefault(door.path, []).append(door)
-    return [Route(path, Resource(access, at_path)) for path, at_path in paths.items()]
+    return [Route(path, Resource(entrance, at_path)) for path, at_path in paths.items()]

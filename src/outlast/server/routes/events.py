@@ -12,6 +12,7 @@ from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
 from outlast.run import Run
 from outlast.server.hub import Hub
+from outlast.server.identity import Action
 from outlast.server.intake import Intake
 from outlast.server.place import locate
 from outlast.server.reader import HEADERS, RETRY_AFTER_TROUBLE
@@ -41,7 +42,15 @@ class Events:
 
     def doors(self) -> list[Door]:
         """Return the doors of this part."""
-        return [RunDoor(method="GET", path="/runs/{id}/events", answer=self.read)]
+        return [
+            RunDoor(
+                method="GET",
+                path="/runs/{id}/events",
+                action=Action.READ,
+                answer=self.read,
+                when_busy=lambda request: busy() if wants_stream(request) else None,
+            )
+        ]
 
     async def read(self, request: Request, owner: str) -> ASGIApp:
         """Answer the stream or one page of events behind the request's cursor."""

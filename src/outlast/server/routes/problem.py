@@ -19,7 +19,7 @@ from outlast.server.routes.answer import SAFE, answer
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "2"
-"""Seconds, with every 503: most failures, and most deploys of one node, are over by then."""
+"""Seconds, with every 503 and 429: most failures, and most deploys of one node, are over by then."""
 
 STATUSES: Final[Mapping[type[errors.OutlastError], HTTPStatus]] = {
     errors.InputInvalid: HTTPStatus.BAD_REQUEST,
@@ -31,12 +31,18 @@ STATUSES: Final[Mapping[type[errors.OutlastError], HTTPStatus]] = {
     errors.ThreadBusy: HTTPStatus.CONFLICT,
     errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
     errors.NotAdmitted: HTTPStatus.FORBIDDEN,
+    errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.PeerRefused: HTTPStatus.FORBIDDEN,
+    errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.Capacity: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.HookFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.NotStarted: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Draining: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """Every refusal has its status; an error that is not here is our own fault: 500."""
+
+_PASSING: Final = (errors.StoreUnavailable, errors.HookFailed)
 
 _FIXED: Final[Mapping[type[errors.OutlastError], tuple[str, str]]] = {
     # One body for a run that never was, is another owner's, or has an impossible id (A5).
@@ -68,6 +74,11 @@ def problem(error: Exception) -> Response:
             return _document(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The server failed to answer this.")
 
 
+def is_passing(error: Exception) -> bool:
+    """Say whether `error` is about this moment and not about the request: whoever comes again may be answered."""
+    return isinstance(error, _PASSING)
+
+
 async def unknown(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer, as ASGI, what no route knows."""
     if scope["type"] == "websocket":
@@ -82,7 +93,7 @@ def _ours(error: errors.OutlastError) -> Response:
         return _document(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The server failed to answer this.")
     code, detail = _FIXED.get(kind, (error.code, str(error)))
     status = STATUSES[kind]
-    waits = status is HTTPStatus.SERVICE_UNAVAILABLE
+    waits = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
     return _document(status, code, detail, headers={"retry-after": RETRY_AFTER} if waits else None)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, cast
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from outlast.log.event import JSON, encode_json
 from outlast.log.limits import Usage
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run, Status
+from outlast.server.identity import Action
 from outlast.server.intake import Intake, is_id
 from outlast.server.routes.answer import answer
 from outlast.server.routes.body import number, read_object
@@ -50,10 +52,10 @@ class Runs:
     def doors(self) -> list[Door]:
         """Return the doors of this part."""
         return [
-            RunDoor(method="POST", path="/runs", answer=self.start),
-            RunDoor(method="GET", path="/runs", answer=self.list),
-            RunDoor(method="GET", path="/runs/{id}", answer=self.look),
-            RunDoor(method="POST", path="/runs/{id}/stop", answer=self.stop),
+            RunDoor(method="POST", path="/runs", action=Action.START, answer=self.start),
+            RunDoor(method="GET", path="/runs", action=Action.LIST, answer=self.list),
+            RunDoor(method="GET", path="/runs/{id}", action=Action.READ, answer=self.look),
+            RunDoor(method="POST", path="/runs/{id}/stop", action=Action.STOP, answer=self.stop),
         ]
 
     async def start(self, request: Request, owner: str) -> ASGIApp:
@@ -72,8 +74,9 @@ class Runs:
             metadata=cast("Mapping[str, JSON] | None", said.get("metadata")),
         )
         status = HTTPStatus.CREATED if started.created else HTTPStatus.OK
+        whose = f"?{urlencode({'owner': owner})}" if "owner" in request.query_params else ""
         headers = {
-            "location": f"{request.scope.get('root_path', '')}/runs/{started.run.id}",
+            "location": f"{request.scope.get('root_path', '')}/runs/{started.run.id}{whose}",
             "outlast-run": started.run.id,
         }
         if wants_stream(request):

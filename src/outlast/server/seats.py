@@ -1,0 +1,100 @@
+"""How many readers may be served at once, and how a stream that has no seat, or whose time is over, ends.
+
+Rules:
+1. Whoever sits stays: a newcomer is turned away, never an old reader for a new one (Z10).
+2. A stream that is turned away is told so in a stream: an EventSource that meets a 4xx or 5xx never comes again.
+3. Where nobody is asked who they are, there is no owner to count by; the node's number holds for all.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from outlast.errors import Capacity, TooMany
+from outlast.server.identity import ANONYMOUS
+from outlast.server.reader import Reader
+from outlast.wire import native, sse
+
+PER_OWNER: Final = 256
+"""Readers of one owner: a team of people with a dozen tabs each."""
+PER_NODE: Final = 10_000
+"""Readers of one node: at 32 KiB each they hold a third of a gigabyte."""
+COME_BACK: Final = 20.0
+"""Seconds over which those who were turned away come again: a seat is free when somebody leaves, not at once."""
+SIGN_IN: Final = 1.0
+"""Seconds after which a reader whose credentials ended may come again, with new ones."""
+
+
+class Seats:
+    """The seats of one node, and who has taken how many."""
+
+    def __init__(self, *, per_owner: int = PER_OWNER, per_node: int = PER_NODE) -> None:
+        self._per_owner = per_owner
+        self._per_node = per_node
+        self._taken: Counter[str] = Counter()
+        self._all = 0
+
+    @contextmanager
+    def take(self, owner: str) -> Generator[None, None, None]:
+        """Hold a seat for the length of the block. Raises `TooMany` or `Capacity`."""
+        if self._all >= self._per_node:
+            raise Capacity("This node serves as many readers as it can; try again in a moment, or on another.")
+        if owner != ANONYMOUS and self._taken[owner] >= self._per_owner:
+            raise TooMany("You have as many readers open as one may; close some, or try again later.")
+        self._taken[owner] += 1
+        self._all += 1
+        try:
+            yield
+        finally:
+            self._all -= 1
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]
+
+
+class Seated:
+    """A reader as ASGI that takes a seat, and gets up at `until` by the loop's clock; None lets it stay."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        seats: Seats,
+        *,
+        owner: str,
+        until: float | None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._reader = reader
+        self._seats = seats
+        self._owner = owner
+        self._until = until
+        self._jitter = jitter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the reader, or tell it to come again."""
+        try:
+            with self._seats.take(self._owner):
+                await self._serve(scope, receive, send)
+        except (Capacity, TooMany):
+            await self._turn_away(send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        leaving = None
+        if self._until is not None:
+            farewell = native.drain(SIGN_IN, retry=SIGN_IN, reason=native.DrainReason.EXPIRED)
+            leaving = asyncio.get_running_loop().call_at(self._until, self._reader.dismiss, farewell)
+        try:
+            await self._reader(scope, receive, send)
+        finally:
+            if leaving is not None:
+                leaving.cancel()
+
+    async def _turn_away(self, send: Send) -> None:
+        retry = COME_BACK * (0.5 + self._jitter() / 2)
+        farewell = native.drain(COME_BACK, retry=retry, reason=native.DrainReason.CAPACITY)
+        await self._reader.decline(send, sse.HELLO_COMMENT + farewell)

@@ -1,0 +1,119 @@
+"""Seats: newcomers over the number are turned away in words they understand; who sits stays."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+
+from outlast.errors import Capacity, TooMany
+from outlast.server.access import EXPIRY_GRACE, Access
+from outlast.server.identity import ANONYMOUS, Identity
+from outlast.server.seats import COME_BACK, Seats
+from tests.stage import names, site, staged
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
+
+
+async def by_header(connection: HTTPConnection) -> str | None:
+    return connection.headers.get("x-user")
+
+
+def test_an_owner_has_so_many_seats_and_the_node_so_many() -> None:
+    seats = Seats(per_owner=2, per_node=3)
+    with seats.take("ann"), seats.take("ann"):
+        with pytest.raises(TooMany), seats.take("ann"):
+            pass
+        with seats.take("bob"):
+            with pytest.raises(Capacity), seats.take("eve"):
+                pass
+            with pytest.raises(Capacity), seats.take("ann"):
+                pass
+    with seats.take("ann"), seats.take("ann"):
+        pass
+
+
+def test_where_nobody_is_asked_who_they_are_only_the_nodes_number_holds() -> None:
+    seats = Seats(per_owner=1, per_node=2)
+    with seats.take(ANONYMOUS), seats.take(ANONYMOUS), pytest.raises(Capacity), seats.take(ANONYMOUS):
+        pass
+
+
+@pytest.mark.attack("Z10")
+async def test_further_tails_of_an_owner_who_has_no_seat_left_are_turned_away_and_those_that_are_there_stay() -> None:
+    asking = Access(report=[].append, authenticate=by_header)
+    async with staged() as stage, site(stage, access=asking, seats=Seats(per_owner=5, per_node=6)) as here:
+        run = await stage.active("r1", owner="ann")
+        await stage.active("r2", owner="bob")
+        async with AsyncExitStack() as open_streams:
+            ann = {"x-user": "ann"}
+            tails = [
+                await open_streams.enter_async_context(here.stream("/runs/r1/events", headers=ann)) for _ in range(5)
+            ]
+            for tail in tails:
+                await tail.until("outlast.caught-up")
+            retries = set()
+            for _ in range(300):
+                async with here.client.stream(
+                    "GET", "/runs/r1/events", headers={"accept": "text/event-stream", **ann}
+                ) as refused:
+                    assert refused.status_code == 200
+                    body = await refused.aread()
+                retries.add(body.split(b"retry: ")[1].split(b"\n")[0])
+                assert b"event: outlast.drain" in body
+                assert json.loads(body.split(b"data: ")[1].split(b"\n")[0])["reason"] == "capacity"
+            assert len(retries) > 1  # they do not all come again at once
+            assert all(COME_BACK / 2 <= int(retry) / 1000 <= COME_BACK for retry in retries)
+            assert here.hub.readers == 5
+            async with here.stream("/runs/r2/events", headers={"x-user": "bob"}) as bobs:  # others are served
+                await bobs.until("outlast.caught-up")
+                async with here.stream("/runs/r2/events", headers={"x-user": "eve"}) as nobody:
+                    assert nobody.response.status_code == 404
+            await stage.say(run, "for those who sit")
+            for tail in tails:
+                assert names(await tail.until("text"))[-1] == "text"
+        async with here.stream("/runs/r1/events", headers=ann) as again:  # their seats are free again
+            await again.until("outlast.caught-up")
+
+
+async def test_a_start_that_finds_no_seat_is_a_start_all_the_same() -> None:
+    async with staged() as stage, site(stage, seats=Seats(per_node=1)) as here:
+        await stage.active("r1")
+        async with here.stream("/runs/r1/events") as tail:
+            await tail.until("outlast.caught-up")
+            said = {"worker": "chat", "input": 1, "id": "r2"}
+            async with here.client.stream(
+                "POST", "/runs", json=said, headers={"accept": "text/event-stream"}
+            ) as started:
+                assert (started.status_code, started.headers["location"]) == (201, "/runs/r2")
+                assert b'"reason":"capacity"' in await started.aread()
+
+
+@pytest.mark.attack("Z13")
+async def test_a_stream_ends_when_its_readers_credentials_have_ended_and_the_grace_is_over() -> None:
+    clock = asyncio.get_running_loop().time
+    ends: dict[str, float] = {"short": clock() + 100, "long": clock() + 1000}
+
+    async def authenticate(connection: HTTPConnection) -> Identity:
+        return Identity(owner="ann", expires_at=ends[connection.headers["x-token"]])
+
+    asking = Access(report=[].append, authenticate=authenticate, clock=clock)
+    async with staged() as stage, site(stage, access=asking) as here:
+        run = await stage.active("r1", owner="ann")
+        async with (
+            here.stream("/runs/r1/events", headers={"x-token": "short"}, timeout=None) as short,
+            here.stream("/runs/r1/events", headers={"x-token": "long"}, timeout=None) as long,
+        ):
+            reading = asyncio.create_task(long.until("text"))
+            said = await short.rest()
+            assert clock() == pytest.approx(ends["short"] + EXPIRY_GRACE, abs=0.1)
+            assert said[-1].event == "outlast.drain"
+            assert json.loads(said[-1].data)["reason"] == "expired"
+            again: Any = await here.client.get(
+                "/runs/r1/events", headers={"x-token": "short", "accept": "text/event-stream"}
+            )
+            assert (again.status_code, again.json()["code"]) == (401, "unauthenticated")
+            await stage.say(run, "later")
+            assert (await reading)[-1].event == "text"
