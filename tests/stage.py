@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,7 +22,7 @@ from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
 from outlast.server.routes import build
 from outlast.server.seats import Seats
-from outlast.stores.base import Head, LogStore, NewClaim, RunStore, Store, Subscription
+from outlast.stores.base import Head, Loaded, LogStore, LogSubscription, NewClaim, RunStore, Store
 from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.asgi import StreamingTransport
 from outlast.testing.cluster import LoopClock
@@ -132,7 +132,10 @@ class Logs:
     async def chain_at(self, log: str, seq: int) -> bytes | None:
         return await self._pass("chain_at", self.inner.chain_at(log, seq))
 
-    def subscribe(self, log: str) -> Subscription:
+    async def seqs(self, logs: Collection[str]) -> Mapping[str, int]:
+        return await self._pass("seqs", self.inner.seqs(logs))
+
+    def subscribe(self, log: str) -> LogSubscription:
         self.subscriptions += 1
         return Counted(self, DeafSubscription() if self.deaf else self.inner.subscribe(log))
 
@@ -151,13 +154,19 @@ class Logs:
 class Counted:
     """A subscription that tells when it is closed."""
 
-    def __init__(self, logs: Logs, inner: Subscription) -> None:
+    def __init__(self, logs: Logs, inner: LogSubscription) -> None:
         self._logs = logs
         self._inner = inner
         self._open = True
 
-    async def wait(self, timeout: float) -> None:
-        await self._inner.wait(timeout)
+    async def wait(self, timeout: float) -> bool:
+        return await self._inner.wait(timeout)
+
+    def take_news(self, after: int) -> Sequence[StoredEvent]:
+        return self._inner.take_news(after)
+
+    def ring(self) -> None:
+        self._inner.ring()
 
     def close(self) -> None:
         self._inner.close()
@@ -166,7 +175,7 @@ class Counted:
 
 
 class Runs:
-    """A run store whose loads are counted and pass `before`."""
+    """A run store whose loads, of one row or of many at once, are counted and pass `before`."""
 
     def __init__(self, inner: RunStore) -> None:
         self._inner = inner
@@ -180,6 +189,11 @@ class Runs:
         self.loads += 1
         await self.before("load")
         return await self._inner.load(owner, id)
+
+    async def load_all(self, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
+        self.loads += 1
+        await self.before("load_all")
+        return await self._inner.load_all(keys)
 
 
 @dataclass

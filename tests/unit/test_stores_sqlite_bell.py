@@ -49,7 +49,7 @@ async def woken_after(subscription: Subscription) -> float | object:
 async def test_a_ring_wakes_at_once_and_once() -> None:
     bells = Bells()
     subscription = bells.subscribe_runs()
-    asyncio.get_running_loop().call_later(3, lambda: bells.ring({}, stirred=True))
+    asyncio.get_running_loop().call_later(3, lambda: bells.ring({}, {}, stirred=True))
     assert await woken_after(subscription) == 3
     assert await woken_after(subscription) is NEVER
 
@@ -57,8 +57,8 @@ async def test_a_ring_wakes_at_once_and_once() -> None:
 async def test_a_ring_that_nobody_waited_for_is_kept_for_the_next_wait() -> None:
     bells = Bells()
     subscription = bells.subscribe_runs()
-    bells.ring({}, stirred=True)
-    bells.ring({}, stirred=True)
+    bells.ring({}, {}, stirred=True)
+    bells.ring({}, {}, stirred=True)
     assert await woken_after(subscription) == 0
     assert await woken_after(subscription) is NEVER
 
@@ -68,7 +68,7 @@ async def test_a_wait_that_is_cancelled_loses_no_ring() -> None:
     subscription = bells.subscribe_runs()
     waiting = asyncio.create_task(subscription.wait(LONG))
     await asyncio.sleep(1)
-    bells.ring({}, stirred=True)
+    bells.ring({}, {}, stirred=True)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -80,7 +80,7 @@ async def test_who_has_closed_is_woken_no_more_and_the_others_are() -> None:
     gone, here = bells.subscribe_log("a", seq=0), bells.subscribe_log("a", seq=0)
     gone.close()
     gone.close()
-    bells.ring({"a": 1}, stirred=False)
+    bells.ring({"a": 1}, {}, stirred=False)
     assert await woken_after(gone) is NEVER
     assert await woken_after(here) == 0
 
@@ -107,7 +107,7 @@ async def test_everyone_wakes_in_the_order_they_came() -> None:
 
     tasks = [asyncio.create_task(wait(place)) for place in range(20)]
     await asyncio.sleep(1)
-    bells.ring({"a": 1}, stirred=False)
+    bells.ring({"a": 1}, {}, stirred=False)
     await asyncio.gather(*tasks)
     assert order == list(range(20))
 

@@ -1,30 +1,29 @@
 """Carries what is new in one log to all its readers on this node: one subscription, one task, one encoding.
 
 Rules:
-1. Only what the store returns is sent on, so nothing is visible before it is durable (F2).
-2. A wake-up is a hint. Without any the log is looked at every `POLL` seconds all the same (F4).
+1. Only what the store returns, or brought along with a wake-up, is sent on, so nothing is visible before it is
+   durable (F2).
+2. A wake-up is a hint. The hub's rounds find what was never rung for, and read the row for each heartbeat: one
+   operation for all feeds (F4, F12). Only a heartbeat that cannot wait for the next round reads the row itself.
 3. "Ended" is what the log's head says, never what was heard.
-4. The row is read once per heartbeat, whatever the number of readers (F12).
-5. Readers are woken a slice at a time, so that a big room does not make its own server look dead.
-6. A store that fails breaks the feed: its readers are sent away to come again, never told an outcome (F9).
+4. Readers are woken a slice at a time, so that a big room does not make its own server look dead.
+5. A store that fails breaks the feed: its readers are sent away to come again, never told an outcome (F9).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from outlast.errors import code_of
 from outlast.facts import Report, StoreTroubled
-from outlast.log.event import JSON, OWN_PREFIX
+from outlast.log.event import JSON, OWN_PREFIX, StoredEvent
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.ring import Ring
-from outlast.stores.base import Head, Store
+from outlast.stores.base import Head, Loaded, LogSubscription, Store
 from outlast.wire import native
 
-POLL: Final = 1.0
-"""Seconds between two looks when nothing rings: how late an event is at most when every wake-up is lost."""
 HEARTBEAT: Final = 10.0
 """Seconds between heartbeats: below the 15 that proxies and people bear, far above what it costs."""
 RECOVERING_BEAT: Final = 2.0
@@ -71,7 +70,8 @@ class Surroundings:
 class Feed:
     """What is new in the log of `run` behind `head`; readers ask `ring`, `ended`, `broken` and `beat` when woken.
 
-    `beat` is the newest heartbeat's frame and `beats` its number. A feed of a sealed log is over from the start.
+    `beat` is the newest heartbeat's frame, `beats` its number, and `beat_at` when the next is due, on the loop's
+    clock. A feed of a sealed log is over from the start.
     """
 
     def __init__(self, run: Run, head: Head, surroundings: Surroundings) -> None:
@@ -81,72 +81,96 @@ class Feed:
         self.broken = False
         self.beat = b""
         self.beats = 0
-        self._run = run
+        self.run = run
+        self.readers: dict[Listener, None] = {}
         self._around = surroundings
-        self._readers: dict[Listener, None] = {}
         self._clock = asyncio.get_running_loop().time
-        self._deserted_at = self._clock()
-        self._beat_at = self._clock()
-        self._beaten_at = 0.0
+        self._deserted_at = self.beat_at = self._clock()
+        self._beaten_at = self.beat_at - RECOVERING_BEAT
+        self._wake_ups: LogSubscription | None = None
 
     def join(self, reader: Listener) -> None:
         """Wake this reader from now on. It hears a heartbeat soon, and many that join cost no more than one."""
-        self._readers[reader] = None
-        self._beat_at = min(self._beat_at, self._beaten_at + RECOVERING_BEAT)
+        self.readers[reader] = None
+        soon = self._beaten_at + RECOVERING_BEAT
+        if soon < self.beat_at:
+            self.beat_at = soon
+            self.nudge()
 
     def leave(self, reader: Listener) -> None:
         """Forget a reader. Harmless twice."""
-        self._readers.pop(reader, None)
-        if not self._readers:
+        self.readers.pop(reader, None)
+        if not self.readers:
             self._deserted_at = self._clock()
+            self.nudge()
+
+    def nudge(self) -> None:
+        """Look at the log again: there may be something that nobody rang for."""
+        if self._wake_ups is not None:
+            self._wake_ups.ring()
 
     async def pump(self) -> None:
         """Carry on until the log is sealed, the store fails, or no reader has been there for a while."""
-        wake_ups = self._around.store.logs.subscribe(self._run.log)
+        wake_ups = self._wake_ups = self._around.store.logs.subscribe(self.run.log)
+        rung = True
         try:
             while True:
-                await self._look()
+                if rung:
+                    await self._look(wake_ups)
                 if self.ended or self._is_deserted():
                     return
                 await self._beat_if_due()
-                await wake_ups.wait(max(0.0, min(POLL, self._beat_at - self._clock())))
+                rung = await wake_ups.wait(max(0.0, self._next_at() - self._clock()))
         except Exception as error:  # noqa: BLE001 - reported; one log's trouble must not end the others' feeds
             self.broken = True
             self._around.report(StoreTroubled(during="feed", error=code_of(error)))
-            await rouse(self._readers)
+            await rouse(self.readers)
         finally:
+            self._wake_ups = None
             wake_ups.close()
 
-    async def _look(self) -> None:
-        logs = self._around.store.logs
-        more = True
-        while more:
-            events = await logs.read(self._run.log, after=self.ring.tail, limit=PAGE, max_bytes=PAGE_BYTES)
-            if not events:
-                return
-            more = len(events) == PAGE or sum(len(stored.event.payload) for stored in events) >= PAGE_BYTES
-            self.ring.push([native.event_frame(stored) for stored in events])
-            self.head = events[-1].cursor
-            if any(stored.event.type.startswith(OWN_PREFIX) for stored in events):
-                self._beat_at = self._clock()  # something became of the run: tell it now
-            if events[-1].event.type in native.TERMINALS:
-                head = await logs.head(self._run.log)
-                self.ended = head.sealed and head.cursor == self.head
-            await rouse(self._readers)
-
-    async def _beat_if_due(self) -> None:
-        if self._clock() < self._beat_at:
-            return
-        if not self._readers:
-            self._beat_at = self._clock() + self._around.heartbeat  # nobody would hear it
-            return
-        loaded = await self._around.store.runs.load(self._run.owner, self._run.id)
+    def hear(self, loaded: Loaded) -> None:
+        """Make the next heartbeat of the row as it was just read; whoever calls rouses the readers."""
         document = native.run_document(loaded.run, policy=self._around.policy, now=loaded.now)
         self.beat = native.heartbeat({**document, "head": str(self.head)}, loop_lag=self._around.lag(), now=loaded.now)
         self.beats += 1
         self._beaten_at = self._clock()
-        self._beat_at = self._beaten_at + self._pause(document)
-        await rouse(self._readers)
+        self.beat_at = self._beaten_at + self._pause(document)
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    async def _look(self, wake_ups: LogSubscription) -> None:
+        events = wake_ups.take_news(self.ring.tail)
+        if events:
+            await self._carry(events)
+            return
+        more = True
+        while more:
+            logs = self._around.store.logs
+            events = await logs.read(self.run.log, after=self.ring.tail, limit=PAGE, max_bytes=PAGE_BYTES)
+            if not events:
+                return
+            await self._carry(events)
+            more = len(events) == PAGE or sum(len(stored.event.payload) for stored in events) >= PAGE_BYTES
+
+    async def _carry(self, events: Sequence[StoredEvent]) -> None:
+        self.ring.push([native.event_frame(stored) for stored in events])
+        self.head = events[-1].cursor
+        if any(stored.event.type.startswith(OWN_PREFIX) for stored in events):
+            self.beat_at = self._clock()  # something became of the run: tell it now
+        if events[-1].event.type in native.TERMINALS:
+            head = await self._around.store.logs.head(self.run.log)
+            self.ended = head.sealed and head.cursor == self.head
+        await rouse(self.readers)
+
+    async def _beat_if_due(self) -> None:
+        if self._clock() < self.beat_at:
+            return
+        if not self.readers:
+            self.beat_at = self._clock() + self._around.heartbeat  # nobody would hear it
+            return
+        self.hear(await self._around.store.runs.load(self.run.owner, self.run.id))
+        await rouse(self.readers)
 
     def _pause(self, document: Mapping[str, JSON]) -> float:
         """Return the seconds to the next heartbeat: sooner where the run's recovery is, or may be, about to change."""
@@ -157,5 +181,8 @@ class Feed:
             return min(max(lease_left + LEASE_SLACK, RECOVERING_BEAT), self._around.heartbeat)
         return self._around.heartbeat
 
+    def _next_at(self) -> float:
+        return self.beat_at if self.readers else self._deserted_at + LINGER
+
     def _is_deserted(self) -> bool:
-        return not self._readers and self._clock() - self._deserted_at >= LINGER
+        return not self.readers and self._clock() >= self._deserted_at + LINGER

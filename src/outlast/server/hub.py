@@ -20,6 +20,7 @@ from outlast.run import Run
 from outlast.server.feed import HEARTBEAT, Feed, Surroundings, rouse
 from outlast.server.place import Place
 from outlast.server.reader import SEND_WITHIN, Reader, Room
+from outlast.server.round import Rounds
 from outlast.stores.base import Store
 from outlast.wire import native
 
@@ -66,8 +67,10 @@ class Hub:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
+                rounds = tasks.create_task(Rounds(self._feeds, self._around).run(), name="rounds")
                 await self._sweep()
                 self._tasks = None
+                rounds.cancel()
                 await self._see_off()
         finally:
             self._tasks = None

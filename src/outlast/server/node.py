@@ -25,6 +25,7 @@ from outlast.server.controller import Controller
 from outlast.server.outbox import Outbox
 from outlast.server.pulse import Pulse
 from outlast.server.renewal import Keeper, Pacer, Renewed
+from outlast.server.trouble import Trouble
 from outlast.stores.base import Store
 from outlast.workers.base import Worker
 
@@ -70,7 +71,7 @@ class Node:
         self._left_behind: set[asyncio.Task[bytes | None]] = set()
         self._keeper: Keeper | None = None
         self._passed_over = 0
-        self._is_troubled = False
+        self._trouble = Trouble("look", conditions.report)
         self._looked_at = 0.0
         self._takes_over_from = 0.0
         # A look must come before what `_has_looked` takes for an absence, however short the lease is.
@@ -125,7 +126,7 @@ class Node:
                 try:
                     pause = await self._look_once(tasks)
                 except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
-                    self._report_trouble(error)
+                    self._trouble.met(error)
                     pause = self._look_every
                 await bell.wait(max(LOOK_AGAIN, pause))
 
@@ -157,17 +158,12 @@ class Node:
             if controller is not None and run.stop is not None:
                 controller.stop(run.stop.reason)
 
-    def _report_trouble(self, error: Exception) -> None:
-        if not self._is_troubled:
-            self._conditions.report(StoreTroubled(during="look", error=code_of(error)))
-        self._is_troubled = True
-
     def _has_looked(self, *, now: float) -> None:
         lease = self._conditions.lease
         if now - self._looked_at >= lease.ttl - lease.renew_every:
             self._takes_over_from = now + lease.ttl  # rule 3; after a shorter absence every holder's lease is live
         self._looked_at = now
-        self._is_troubled = False
+        self._trouble.over()
 
     # ---- hosting ----------------------------------------------------------------------------
 

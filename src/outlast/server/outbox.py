@@ -17,6 +17,7 @@ from outlast.errors import code_of
 from outlast.facts import AbortDelivered, AbortFailed, StoreTroubled
 from outlast.server.conditions import Conditions
 from outlast.server.patience import insist
+from outlast.server.trouble import Trouble
 from outlast.stores.base import Abort, RunStore
 from outlast.workers.base import Worker
 
@@ -45,7 +46,7 @@ class Outbox:
         self._conditions = conditions
         self._under_way: set[asyncio.Task[None]] = set()
         self._left_behind: set[asyncio.Task[None]] = set()
-        self._troubled = False
+        self._trouble = Trouble("outbox", conditions.report)
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -67,11 +68,9 @@ class Outbox:
         try:
             aborts = await self._runs.take_aborts(names, hold=HOLD, limit=AT_ONCE - len(self._under_way))
         except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
-            if not self._troubled:
-                self._report_trouble(error)
-            self._troubled = True
+            self._trouble.met(error)
             return
-        self._troubled = False
+        self._trouble.over()
         for abort in aborts:
             delivery = asyncio.create_task(self._deliver(abort), name=f"abort {abort.run.log}")
             self._under_way.add(delivery)
@@ -88,7 +87,7 @@ class Outbox:
             else:
                 await self._put_off(abort, error)
         except Exception as trouble:  # noqa: BLE001 - the row shows up again after `HOLD`
-            self._report_trouble(trouble)
+            self._conditions.report(StoreTroubled(during="outbox", error=code_of(trouble)))
 
     async def _tell(self, abort: Abort) -> BaseException | None:
         """Tell the worker, and return why it did not acknowledge; None when it did."""
@@ -122,6 +121,3 @@ class Outbox:
 
     async def _insist(self, operation: Callable[[], Awaitable[None]]) -> None:
         await insist(operation, during="outbox", conditions=self._conditions)
-
-    def _report_trouble(self, error: Exception) -> None:
-        self._conditions.report(StoreTroubled(during="outbox", error=code_of(error)))

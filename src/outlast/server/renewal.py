@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from outlast import lease
-from outlast.errors import code_of
-from outlast.facts import Report, StoreTroubled
+from outlast.facts import Report
 from outlast.lease import LeasePolicy
+from outlast.server.trouble import Trouble
 from outlast.stores.base import Renewer
 
 RETRY_EVERY: Final = 1.0
@@ -50,9 +50,8 @@ class Keeper:
         self._renewer = renewer
         self._policy = policy
         self._clock = clock
-        self._report = report
+        self._trouble = Trouble("renewal", report)
         self._on_renewed = on_renewed
-        self._troubled = False
         self.beat_at = self.renewed_at = clock()
 
     def renew(self) -> float:
@@ -62,11 +61,9 @@ class Keeper:
         try:
             renewal = self._renewer.renew(stalled=stalled)
         except Exception as error:  # noqa: BLE001 - a loop's every turn: reported, and tried again
-            if not self._troubled:
-                self._report(StoreTroubled(during="renewal", error=code_of(error)))
-            self._troubled = True
+            self._trouble.met(error)
             return min(RETRY_EVERY, self._policy.renew_every)
-        self._troubled = False
+        self._trouble.over()
         if not stalled:
             self.renewed_at = sent_at
             self._on_renewed(Renewed(sent_at=sent_at, held=renewal.held))

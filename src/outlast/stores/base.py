@@ -156,12 +156,27 @@ class Head:
 class Subscription(Protocol):
     """Wake-ups about one thing, for one waiter."""
 
-    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - its end is an answer here, not an error
-        """Return when something may have changed since the last return, or after `timeout` seconds."""
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - its end is an answer here, not an error
+        """Return True when something may have changed since the last return, False after `timeout` seconds."""
+        ...
+
+    def ring(self) -> None:
+        """Wake the waiter, now or when it next waits: for whoever knows of something new by another way."""
         ...
 
     def close(self) -> None:
         """Stop being woken. Harmless twice."""
+        ...
+
+
+class LogSubscription(Subscription, Protocol):
+    """Wake-ups about one log, which may bring what was written along."""
+
+    def take_news(self, after: int) -> Sequence[StoredEvent]:
+        """Return the durable events right behind seq `after`, as far as a wake-up brought them along; once each.
+
+        It spares a `read` and is no more than that: it may be empty whatever the log holds.
+        """
         ...
 
 
@@ -186,6 +201,10 @@ class RunStore(Protocol):
 
     async def load(self, owner: str, id: str) -> Loaded:
         """Return the row and the store's clock. Raises `RunNotFound`."""
+        ...
+
+    async def load_all(self, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
+        """Return what `load` would for each (owner, id), in one operation; those that are not found are left out."""
         ...
 
     async def list(self, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
@@ -340,7 +359,11 @@ class LogStore(Protocol):
         """Return the chain the log holds at `seq`, None when that event is not stored. One indexed read."""
         ...
 
-    def subscribe(self, log: str) -> Subscription:
+    async def seqs(self, logs: Collection[str]) -> Mapping[str, int]:
+        """Return the seq of each log's head, in one operation whatever their number. Unknown logs are left out."""
+        ...
+
+    def subscribe(self, log: str) -> LogSubscription:
         """Return wake-ups for: the log grew, or was sealed."""
         ...
 

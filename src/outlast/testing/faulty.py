@@ -11,10 +11,12 @@ Rules:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
 from outlast.errors import StoreUnavailable
+from outlast.log.event import StoredEvent
 from outlast.stores.base import LogStore, Renewal, Renewer, RunStore, Store, Subscription
 from outlast.testing.faults import (
     Death,
@@ -221,11 +223,26 @@ class _FaultyRenewer:
 
 
 class DeafSubscription:
-    """A subscription that never rings: every notification is lost."""
+    """A subscription whose store never rings: every notification is lost."""
 
-    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - the port's own argument
-        """Return after `timeout` seconds."""
-        await asyncio.sleep(timeout)
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the port's own argument
+        """Return after `timeout` seconds, or when the waiter's own side rings."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), timeout)
+        rung = self._rung.is_set()
+        self._rung.clear()
+        return rung
+
+    def take_news(self, after: int) -> Sequence[StoredEvent]:  # noqa: ARG002 - the port's own argument
+        """Bring nothing along."""
+        return []
+
+    def ring(self) -> None:
+        """Wake the waiter: this is no notification of the store's."""
+        self._rung.set()
 
     def close(self) -> None:
         """Do nothing."""

@@ -1,8 +1,9 @@
 """Accepting runs, and finding them again."""
 
+import json
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from outlast.errors import IdConflict, ThreadBusy
@@ -14,6 +15,7 @@ from outlast.stores.sqlite.rows import find, outcome_columns, read, require, run
 from outlast.stores.sqlite.statement import load as load_statement
 from outlast.stores.sqlite.transaction import Query, Transaction
 
+FIND_RUNS: Final = load_statement("find_runs")
 INSERT_RUN: Final = load_statement("insert_run")
 OPEN_LOG: Final = load_statement("open_log")
 LIST_RUNS: Final = load_statement("list_runs")
@@ -39,6 +41,12 @@ def start(transaction: Transaction, new: NewRun) -> Started:
 def load(query: Query, owner: str, id: str) -> Loaded:
     """Return a run and the time it was read."""
     return Loaded(run=run_of(require(query, owner, id), now=query.now), now=query.now)
+
+
+def load_all(query: Query, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
+    """Return each run that is found, and the time they were read."""
+    rows = query.execute(FIND_RUNS, {"keys": json.dumps(list(keys))})
+    return [Loaded(run=run_of(row, now=query.now), now=query.now) for row in rows]
 
 
 def list_runs(query: Query, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:

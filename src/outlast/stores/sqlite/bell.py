@@ -6,17 +6,22 @@ Rules:
 2. A look rings the logs whose head moved, and the runs when something happened that nodes wait for: neither is
    woken by the other, nor by another process's other logs.
 3. Whoever does not wait costs nothing: no task, no timer.
+4. A wake-up for our own append brings the events along, so that its listener need not read what was just written.
+   They are kept until the first listener takes them, or the next wake-up comes.
 """
 
 import asyncio
-import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from outlast.errors import StoreError
-from outlast.stores.sqlite.transaction import Query
+from outlast.log.event import StoredEvent
+from outlast.stores.sqlite.events import seqs
+from outlast.stores.sqlite.transaction import Query, Written, stored
+
+S = TypeVar("S", bound="Subscription")
 
 LOOK_EVERY: Final = 0.1
 """Seconds: what another process's event may be late; ten looks a second cost under a thousandth of a core."""
@@ -32,7 +37,7 @@ class Subscription:
         self._rung = False
         self._waiting: asyncio.Future[None] | None = None
 
-    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - its end is an answer here, not an error
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - its end is an answer here, not an error
         if not self._rung:
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()
@@ -42,7 +47,8 @@ class Subscription:
             finally:
                 timer.cancel()
                 self._waiting = None
-        self._rung = False
+        rung, self._rung = self._rung, False
+        return rung
 
     def close(self) -> None:
         self._bell.leave(self)
@@ -59,11 +65,24 @@ def _end(waiting: asyncio.Future[None]) -> None:
         waiting.set_result(None)
 
 
-class Bell:
-    """Everyone who waits for one thing; `seq` is the newest head they were rung for, where the thing is a log."""
+class LogSubscription(Subscription):
+    """Wake-ups of one log's bell."""
 
-    def __init__(self, *, seq: int | None = None, on_empty: Callable[[], object] = lambda: None) -> None:
-        self.seq = seq
+    __slots__ = ("_log",)
+
+    def __init__(self, bell: "LogBell") -> None:
+        super().__init__(bell)
+        self._log = bell
+
+    def take_news(self, after: int) -> Sequence[StoredEvent]:
+        news, self._log.news = self._log.news, []
+        return news if news and news[0].seq == after + 1 else []
+
+
+class Bell:
+    """Everyone who waits for one thing."""
+
+    def __init__(self, *, on_empty: Callable[[], object] = lambda: None) -> None:
         self._listeners: dict[Subscription, None] = {}  # in order, so that they wake in the same order every time
         self._on_empty = on_empty
 
@@ -72,9 +91,7 @@ class Bell:
 
     def subscribe(self) -> Subscription:
         """Return wake-ups for one more."""
-        subscription = Subscription(self)
-        self._listeners[subscription] = None
-        return subscription
+        return self._admit(Subscription(self))
 
     def leave(self, subscription: Subscription) -> None:
         """Wake `subscription` no more."""
@@ -88,6 +105,30 @@ class Bell:
         for listener in self._listeners:
             listener.ring()
 
+    def _admit(self, subscription: S) -> S:
+        self._listeners[subscription] = None
+        return subscription
+
+
+class LogBell(Bell):
+    """Everyone who waits for one log; `seq` is the newest head they were rung for, `news` what it brought along."""
+
+    def __init__(self, *, seq: int | None, on_empty: Callable[[], object]) -> None:
+        super().__init__(on_empty=on_empty)
+        self.seq = seq
+        self.news: Sequence[StoredEvent] = []
+
+    def subscribe(self) -> LogSubscription:
+        """Return wake-ups for one more."""
+        return self._admit(LogSubscription(self))
+
+    def tell(self, seq: int, written: Written | None) -> None:
+        """Wake everyone for a head that is new to them."""
+        if self.seq != seq:
+            self.seq = seq
+            self.news = [] if written is None else stored(written)
+            self.ring()
+
 
 class Bells:
     """The bells of one store: one for the runs, one for each log that somebody listens to."""
@@ -95,7 +136,7 @@ class Bells:
     def __init__(self, on_listener: Callable[[], object] = lambda: None) -> None:
         self._on_listener = on_listener
         self._runs = Bell()
-        self._logs: dict[str, Bell] = {}
+        self._logs: dict[str, LogBell] = {}
 
     def __bool__(self) -> bool:
         return bool(self._runs or self._logs)
@@ -110,21 +151,23 @@ class Bells:
         self._on_listener()
         return self._runs.subscribe()
 
-    def subscribe_log(self, log: str, *, seq: int | None) -> Subscription:
+    def subscribe_log(self, log: str, *, seq: int | None) -> LogSubscription:
         """Return wake-ups about one log, whose head is at `seq` now as far as anyone knows."""
         self._on_listener()
         bell = self._logs.get(log)
         if bell is None:
-            bell = self._logs[log] = Bell(seq=seq, on_empty=lambda: self._logs.pop(log, None))
+            bell = self._logs[log] = LogBell(seq=seq, on_empty=lambda: self._logs.pop(log, None))
         return bell.subscribe()
 
-    def ring(self, grown: Mapping[str, int], *, stirred: bool) -> None:
-        """Wake who waits for one of the logs whose head is new to them, and with `stirred` who waits for the runs."""
+    def ring(self, grown: Mapping[str, int], written: Mapping[str, Written], *, stirred: bool) -> None:
+        """Wake who waits for one of the logs whose head is new to them, and with `stirred` who waits for the runs.
+
+        `written` is what this process appended, as far as it is durable.
+        """
         for log, seq in grown.items():
             bell = self._logs.get(log)
-            if bell is not None and bell.seq != seq:
-                bell.seq = seq
-                bell.ring()
+            if bell is not None:
+                bell.tell(seq, written.get(log))
         if stirred:
             self._runs.ring()
 
@@ -143,12 +186,9 @@ def look(query: Query, logs: Collection[str], *, before: Look | None) -> Look:
     version = query.execute("PRAGMA data_version").fetchone()[0]
     if before is not None and before.version == version:
         return before
-    heads = query.execute(
-        "SELECT id, seq FROM logs WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(logs)),)
-    )
     return Look(
         version=version,
-        heads={row["id"]: row["seq"] for row in heads},
+        heads=seqs(query, logs),
         stirred=query.execute("SELECT stirred FROM store").fetchone()["stirred"],
     )
 
@@ -195,4 +235,4 @@ class Watch:
             return  # a hint that is late; whoever needs the file meets the error itself
         if seen is not self._before:
             before, self._before = self._before, seen
-            self._bells.ring(seen.heads, stirred=before is None or before.stirred != seen.stirred)
+            self._bells.ring(seen.heads, {}, stirred=before is None or before.stirred != seen.stirred)

@@ -18,7 +18,7 @@ import asyncio
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -29,7 +29,7 @@ from outlast.stores.sqlite.clock import StoreClock
 from outlast.stores.sqlite.connection import chained, is_busy, translate
 from outlast.stores.sqlite.patience import BUSY_LIMIT, patiently, pause
 from outlast.stores.sqlite.power import PowerSync
-from outlast.stores.sqlite.transaction import Query, Transaction
+from outlast.stores.sqlite.transaction import Query, Transaction, Written
 
 T = TypeVar("T")
 
@@ -173,15 +173,21 @@ class Engine:
         if ground.checkpointer is not None:
             ground.checkpointer.wrote(len(replies), transaction.size)
         if ground.power is None:
-            self._answer(replies, transaction.grown, stirred=transaction.stirred)
+            self._answer(replies, transaction.grown, transaction.written, stirred=transaction.stirred)
         else:
-            grown, stirred = transaction.grown, transaction.stirred
+            grown, written, stirred = transaction.grown, transaction.written, transaction.stirred
             ground.power.cover().add_done_callback(
-                lambda covered: self._answer(replies, grown, stirred=stirred, error=covered.exception())
+                lambda covered: self._answer(replies, grown, written, stirred=stirred, error=covered.exception())
             )
 
     def _answer(
-        self, replies: list[Reply], grown: dict[str, int], *, stirred: bool, error: BaseException | None = None
+        self,
+        replies: list[Reply],
+        grown: Mapping[str, int],
+        written: Mapping[str, Written],
+        *,
+        stirred: bool,
+        error: BaseException | None = None,
     ) -> None:
         for answer, result, refusal in replies:
             if answer.done():  # its caller was cancelled
@@ -190,7 +196,8 @@ class Engine:
                 answer.set_exception(trouble)
             else:
                 answer.set_result(result)
-        self._bells.ring(grown, stirred=stirred)
+        # A commit that the disk may not have is no news: whoever is woken reads, and meets the error.
+        self._bells.ring(grown, written if error is None else {}, stirred=stirred)
 
     # ---- a turn that failed -----------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """A log's events: appended behind its head by whom its fence lets in, sealed with the terminal, read with its chain."""
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -16,6 +17,7 @@ from outlast.stores.sqlite.transaction import Query, Transaction
 
 EXTEND_LOG: Final = load("extend_log")
 FENCE_LOG: Final = load("fence_log")
+FIND_SEQS: Final = load("find_seqs")
 INSERT_EVENT: Final = load("insert_event")
 READ_EVENTS: Final = load("read_events")
 SEAL_LOG: Final = load("seal_log")
@@ -68,6 +70,7 @@ def append(
         ],
     )
     transaction.grown[log] = head.seq
+    transaction.written[log] = cursors, events, epoch, now
     transaction.size += size
     return head, number
 
@@ -114,6 +117,12 @@ def _answer_again(transaction: Transaction, log: str, token: Token, head: Cursor
 
 
 # ---- reading ------------------------------------------------------------------------------------
+
+
+def seqs(query: Query, logs: Collection[str]) -> Mapping[str, int]:
+    """Return the seq of each log's head."""
+    heads = query.execute(FIND_SEQS, {"logs": json.dumps(list(logs))})
+    return {row["id"]: row["seq"] for row in heads}
 
 
 def find(query: Query, log: str) -> sqlite3.Row:

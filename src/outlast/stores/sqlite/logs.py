@@ -1,6 +1,6 @@
 """The port of the logs: every method one operation of the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from outlast.errors import RunNotFound, StoreError
@@ -8,9 +8,9 @@ from outlast.log.cursor import Cursor, chain
 from outlast.log.event import Event, StoredEvent
 from outlast.run import Token
 from outlast.stores.base import Head
-from outlast.stores.sqlite.bell import Bells, Subscription
+from outlast.stores.sqlite.bell import Bells, LogSubscription
 from outlast.stores.sqlite.engine import Engine
-from outlast.stores.sqlite.events import append, chain_at, fence, head, read
+from outlast.stores.sqlite.events import append, chain_at, fence, head, read, seqs
 
 NUMBERS: Final = 4096
 """Logs whose number is remembered, which saves each append a look-up; more than one node drives at a time."""
@@ -51,7 +51,10 @@ class SQLiteLogs:
     async def chain_at(self, log: str, seq: int) -> bytes | None:
         return await self._engine.read(lambda query: chain_at(query, log, seq))
 
-    def subscribe(self, log: str) -> Subscription:
+    async def seqs(self, logs: Collection[str]) -> Mapping[str, int]:
+        return await self._engine.read(lambda query: seqs(query, logs))
+
+    def subscribe(self, log: str) -> LogSubscription:
         try:
             seq = self._engine.peek(lambda query: head(query, log)).cursor.seq
         except (StoreError, RunNotFound):

@@ -31,6 +31,9 @@ class SQLiteRuns:
     async def load(self, owner: str, id: str) -> Loaded:
         return await self._engine.read(lambda query: acceptance.load(query, owner, id))
 
+    async def load_all(self, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
+        return await self._engine.read(lambda query: acceptance.load_all(query, keys))
+
     async def list(self, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
         return await self._engine.read(
             lambda query: acceptance.list_runs(query, owner, status=status, before=before, limit=limit)

@@ -196,6 +196,17 @@ class Accepting(Contract):
         assert loaded.run == run
         assert before <= loaded.now <= await store.runs.now()
 
+    async def test_many_runs_are_loaded_at_once_and_those_not_found_left_out(self, store: Store) -> None:
+        mine = [await start(store, id) for id in STRANGE]
+        theirs = await start(store, "r1", owner=BOB)
+        await join(store, A)
+        held = await drive(store, "r2")
+        keys = [(ANN, id) for id in STRANGE]
+        loaded = await store.runs.load_all([*keys, (BOB, "r1"), (ANN, "r1"), (ANN, "r2")])
+        assert {each.run.log: each.run for each in loaded} == {run.log: run for run in [*mine, theirs, held]}
+        assert len({each.now for each in loaded}) == 1
+        assert not await store.runs.load_all([])
+
     async def test_reading_a_run_changes_nothing(self, store: Store) -> None:
         await start(store)
         async with unchanged(store):

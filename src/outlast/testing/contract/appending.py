@@ -61,6 +61,13 @@ class Appending(Contract):
         assert (held.first, held.usage.events, held.usage.bytes, held.sealed) == (1, 3, 8, False)
         assert held.usage.opened_at == run.created_at
 
+    async def test_the_heads_of_many_logs_are_told_at_once(self, store: Store) -> None:
+        await join(store, A)
+        one, two = await drive(store, "r1"), await drive(store, "r2")
+        await say(store, one, "a", "b")
+        assert dict(await store.logs.seqs([one.log, two.log, "no-such-log"])) == {one.log: 2, two.log: 0}
+        assert not await store.logs.seqs([])
+
     async def test_events_are_kept_with_their_time(self, store: Store, bench: Workbench) -> None:
         await join(store, A)
         run = await drive(store)

@@ -6,10 +6,11 @@ from typing import Final, TypeAlias
 
 import pytest
 
+from outlast.log.event import StoredEvent
 from outlast.run import Cancelled, Cause, Completed, Run
 from outlast.stores.base import Store, Subscription
 from outlast.testing.contract.bench import Contract, Workbench
-from outlast.testing.contract.scene import ANN, PATIENCE, A, drive, join, said, say, start
+from outlast.testing.contract.scene import ANN, MANY, MANY_BYTES, PATIENCE, A, drive, join, said, say, start
 
 Change: TypeAlias = Callable[[Store, Run], Awaitable[object]]
 
@@ -82,8 +83,41 @@ class Waking(Contract):
         for subscription in (store.runs.subscribe(), store.logs.subscribe(run.log)):
             async with asyncio.timeout(PATIENCE):
                 for seconds in (0.0, 0.001):
-                    await subscription.wait(seconds)
+                    assert not await subscription.wait(seconds)
             subscription.close()
+
+    async def test_a_waiter_can_be_woken_by_its_own_side(self, store: Store) -> None:
+        run = await start(store)
+        for subscription in (store.runs.subscribe(), store.logs.subscribe(run.log)):
+            subscription.ring()
+            await _wait(subscription)
+            assert not await subscription.wait(0.0)
+            subscription.close()
+
+    async def test_what_a_wake_up_brings_along_is_what_is_read_and_is_brought_once(self, store: Store) -> None:
+        await join(store, A)
+        run = await drive(store)
+        subscription = store.logs.subscribe(run.log)
+        seen: list[StoredEvent] = []
+        for word in ("a", "b", "c"):
+            await say(store, run, word)
+            await _wait(subscription)
+            seen += subscription.take_news(len(seen))
+            stored = await store.logs.read(run.log, after=0, limit=MANY, max_bytes=MANY_BYTES)
+            assert seen in ([], list(stored)), "a store may bring nothing along, but nothing else"
+            assert not subscription.take_news(len(seen))
+        subscription.close()
+
+    async def test_news_are_only_what_goes_on_where_the_waiter_stands(self, store: Store) -> None:
+        await join(store, A)
+        run = await drive(store)
+        subscription = store.logs.subscribe(run.log)
+        for word in ("a", "b"):
+            await say(store, run, word)
+        await _wait(subscription)
+        news = subscription.take_news(0)
+        assert [stored.seq for stored in news] in ([], [1], [1, 2])
+        subscription.close()
 
     async def test_closing_one_subscription_twice_is_harmless_to_the_others(self, store: Store) -> None:
         await join(store, A)
@@ -110,7 +144,7 @@ class Waking(Contract):
 async def _wait(subscription: Subscription) -> None:
     """Wait for a wake-up; one that does not come fails the check long before the wait would end by itself."""
     async with asyncio.timeout(PATIENCE):
-        await subscription.wait(100 * PATIENCE)
+        assert await subscription.wait(100 * PATIENCE)
 
 
 async def _check_woken(subscription: Subscription, change: Callable[[], Awaitable[object]]) -> None:

@@ -1,0 +1,65 @@
+"""A round over all feeds of a node, once a second: two operations of the store, whatever the number of feeds.
+
+Rules:
+1. One operation tells the heads of all logs: a feed that is behind is nudged, so a lost wake-up costs `EVERY` at most.
+2. One reads the rows whose heartbeats come due before the next round. A heartbeat may be that much early.
+3. A round that fails is reported and passed over: each feed then reads its own row when its heartbeat is due, and
+   meets the trouble itself.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from outlast.server.feed import Feed, Listener, Surroundings, rouse
+from outlast.server.trouble import Trouble
+
+EVERY: Final = 1.0
+"""Seconds between two rounds: how late an event is at most when every wake-up is lost (F4)."""
+
+
+class Rounds:
+    """Goes over `feeds`, by the logs they are of, until cancelled; `run` is its one task."""
+
+    def __init__(self, feeds: Mapping[str, Feed], around: Surroundings) -> None:
+        self._feeds = feeds
+        self._store = around.store
+        self._trouble = Trouble("round", around.report)
+
+    async def run(self) -> None:
+        """Make one round after the other."""
+        while True:
+            await asyncio.sleep(EVERY)
+            if not self._feeds:
+                continue
+            try:
+                await self._nudge()
+                await self._beat()
+            except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
+                self._trouble.met(error)
+            else:
+                self._trouble.over()
+
+    async def _nudge(self) -> None:
+        seqs = await self._store.logs.seqs(self._feeds.keys())
+        for log, feed in self._feeds.items():
+            if seqs.get(log) != feed.ring.tail:
+                feed.nudge()
+
+    async def _beat(self) -> None:
+        soon = asyncio.get_running_loop().time() + EVERY
+        keys = [(feed.run.owner, feed.run.id) for feed in self._feeds.values() if feed.readers and feed.beat_at <= soon]
+        if not keys:
+            return
+        heard: list[Feed] = []
+        for loaded in await self._store.runs.load_all(keys):
+            feed = self._feeds.get(loaded.run.log)
+            if feed is not None:
+                feed.hear(loaded)
+                heard.append(feed)
+        await rouse(_readers(heard))
+
+
+def _readers(feeds: list[Feed]) -> Iterator[Listener]:
+    for feed in feeds:
+        yield from feed.readers
