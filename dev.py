@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent
 LOCK = ROOT / "requirements.lock"
 PROJECT = ROOT / "pyproject.toml"
 VENV = ROOT / ".venv"
+SITE = ROOT / "site"
 STAMP = VENV / "outlast.stamp"
 PROGRAMS = VENV / ("Scripts" if os.name == "nt" else "bin")
 SUFFIX = ".exe" if os.name == "nt" else ""
@@ -39,7 +40,12 @@ CHECKS = {
     "pyright": ["pyright"],
     "imports": ["lint-imports", "--no-logo", "--no-cache"],
     "docs": ["python", "-m", "docs.draw", "--check"],
+    "site": ["zensical", "build", "--strict"],
 }
+
+
+OFFLINE = ". Is the package index reachable from here?"
+HINTS = {"drawing": ".", "building": ": the page and the link are named there."}
 
 
 class Refusal(Exception):
@@ -80,16 +86,23 @@ def bench(arguments: list[str]) -> int:
 
 
 def docs(arguments: list[str]) -> int:
-    """Draw anew what the pages take from the code."""
+    """Draw anew what the pages take from the code, and build their site."""
+    if arguments:
+        raise Refusal("docs takes no arguments")
     prepare()
-    return become("python", "-m", "docs.draw", *arguments)
+    steps = {"drawing": ["python", "-m", "docs.draw"], "building": ["zensical", "build", "--strict"]}
+    for purpose, command in steps.items():
+        run([PROGRAMS / f"{command[0]}{SUFFIX}", *command[1:]], purpose)
+    say(f"the site is in {SITE}; open index.html, or for its search too:")
+    say(f"  {PYTHON} -m http.server --bind 127.0.0.1 --directory {SITE}")
+    return 0
 
 
 def lock(arguments: list[str]) -> int:
     """Write requirements.lock anew from pyproject.toml; --upgrade raises versions."""
     furnish()
     say("resolving for every platform …")
-    everything = ["--all-extras", "--group", "dev", "--group", "bench"]
+    everything = ["--all-extras", "--group", "dev", "--group", "examples", "--group", "bench"]
     portable = ["--universal", "--generate-hashes", "--no-header", "--no-emit-index-url"]
     target = ["--quiet", "--output-file", LOCK.name, PROJECT.name]
     run([UV, "pip", "compile", *portable, *everything, *arguments, *target], "resolving")
@@ -211,7 +224,7 @@ def run(command: list[object], purpose: str, settings: dict[str, str] | None = N
     # Where a company or a sandbox has a certificate of its own, the system knows it and uv's bundle does not.
     environment = {"UV_SYSTEM_CERTS": "1", **os.environ, **(settings or {})}
     if subprocess.call([str(part) for part in command], env=environment):
-        raise Refusal(f"{purpose} failed, see above. Is the package index reachable from here?")
+        raise Refusal(f"{purpose} failed, see above{HINTS.get(purpose, OFFLINE)}")
 
 
 def say(sentence: str) -> None:

@@ -11,21 +11,36 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench import report
+from docs import diagram, options, plans
 from outlast import errors, lease, recovery
 from outlast.log import limits
-from outlast.run import TRANSITIONS, FailureCode
+from outlast.run import FailureCode
+from outlast.server.routes import problem
 
 PAGES = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def transitions() -> str:
-    """Return the table of legal transitions as a state diagram."""
-    arrows = [
-        f"    {status} --> {after}: {move}" for status, moves in TRANSITIONS.items() for move, after in moves.items()
+    """Return every legal transition in words; the picture beside it is `diagram`'s."""
+    return diagram.table()
+
+
+def plan() -> str:
+    """Return what a node does about a run, as the decision itself says it."""
+    rows = ["| the run | what a node that finds it does |", "|---|---|"]
+    return "\n".join([*rows, *(f"| {found} | {does} |" for found, does in plans.rows())])
+
+
+def settings() -> str:
+    """Return every setting with its variable, its default and its reason."""
+    rows = ["| keyword | variable | default | unit | why |", "|---|---|---|---|---|"]
+    rows += [
+        f"| `{each.keyword}` | `{each.variable}` | {f'`{told}`' if told else 'none'} | {each.unit} | {each.reason} |"
+        for each in options.rows()
+        for told in [options.written(each.default)]
     ]
-    ends = [f"    {status} --> [*]" for status, moves in TRANSITIONS.items() if not moves]
-    return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> queued: start", *arrows, *ends, "```"])
+    return "\n".join(rows)
 
 
 def policy() -> str:
@@ -44,12 +59,19 @@ def log_limits() -> str:
 
 
 def codes() -> str:
-    """Return every error with its stable code."""
-    rows = ["| code | error | what it says |", "|---|---|---|"]
+    """Return every error with its stable code, and the status it has over HTTP."""
+    rows = ["| code | status | error | what it says |", "|---|---|---|---|"]
     rows += [
-        f"| `{error.code}` | `{error.__name__}` | {(error.__doc__ or '').splitlines()[0]} |"
+        f"| `{error.code}` | {_status(error)} | `{error.__name__}` | {(error.__doc__ or '').splitlines()[0]} |"
         for error in _subclasses(errors.OutlastError)
     ]
+    return "\n".join(rows)
+
+
+def bare() -> str:
+    """Return what is answered where no error of ours is behind it."""
+    rows = ["| code | status | what it says |", "|---|---|---|"]
+    rows += [f"| `{code}` | {status.value} | {detail} |" for status, (code, detail) in problem.BARE.items()]
     return "\n".join(rows)
 
 
@@ -62,6 +84,13 @@ def measurements() -> str:
     """Return what the bench found when it was last run, and on what."""
     documents = list(report.read())
     return f"{report.markdown(documents)}\n\n{report.circumstances(documents)}"
+
+
+def _status(error: type[errors.OutlastError]) -> str:
+    status = next((problem.STATUSES[kind] for kind in error.__mro__ if kind in problem.STATUSES), None)
+    if status is None:
+        return "500" if issubclass(error, errors.StoreError) else "–"
+    return str(status.value)
 
 
 def _subclasses(error: type[errors.OutlastError]) -> Iterator[type[errors.OutlastError]]:
@@ -80,8 +109,12 @@ def _constants(module: object) -> str:
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
-    each.__name__: each for each in (transitions, policy, leases, log_limits, codes, failures, measurements)
+    each.__name__: each
+    for each in (transitions, plan, policy, leases, log_limits, settings, codes, bare, failures, measurements)
 }
+
+
+PICTURES: dict[str, Callable[[], str]] = {"transitions.svg": diagram.picture}
 
 
 def drawn(text: str) -> str:
@@ -89,16 +122,23 @@ def drawn(text: str) -> str:
     return BLOCK.sub(lambda block: f"{block[1]}{DRAWINGS[block[2]]()}\n{block[3]}", text)
 
 
+def stale() -> dict[Path, str]:
+    """Return each file that does not hold what the code says now, with what it should hold."""
+    fresh = {page: drawn(page.read_text()) for page in sorted(PAGES.glob("*.md"))}
+    fresh |= {PAGES / name: picture() for name, picture in PICTURES.items()}
+    return {path: text for path, text in fresh.items() if not path.exists() or path.read_text() != text}
+
+
 def main(arguments: list[str]) -> int:
     """Draw all pages, or check them."""
-    stale = [page for page in sorted(PAGES.glob("*.md")) if drawn(page.read_text()) != page.read_text()]
-    for page in stale:
+    found = stale()
+    for path, text in found.items():
         if "--check" not in arguments:
-            page.write_text(drawn(page.read_text()))
-        print(f"{page.name}: {'is stale' if '--check' in arguments else 'drawn'}")
-    if not stale:
+            path.write_text(text)
+        print(f"{path.name}: {'is stale' if '--check' in arguments else 'drawn'}")
+    if not found:
         print("All drawings are current.")
-    return 1 if stale and "--check" in arguments else 0
+    return 1 if found and "--check" in arguments else 0
 
 
 if __name__ == "__main__":

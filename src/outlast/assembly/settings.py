@@ -21,6 +21,14 @@ from outlast.server.seats import PER_NODE, PER_OWNER
 
 STORE: Final = "sqlite:///outlast.db"
 """A file beside the program: the run survives the process without anything to set up."""
+DURABILITY: Final = "process"
+"""Survives the death of every process; "power" survives power loss as well, at one disk flush per group of commits."""
+HOSTS: Final[tuple[str, ...]] = ()
+"""Further names under which an application without `authenticate` answers: localhost alone needs none."""
+ALLOW_ANONYMOUS: Final = False
+"""Answers everybody without `authenticate`: whoever means that says so."""
+ORIGINS: Final[tuple[str, ...]] = ()
+"""Further origins whose pages may ask, such as https://app.example.org: pages of our own need no naming."""
 PREFIX: Final = "OUTLAST_"
 SHORTEST_HEARTBEAT: Final = 0.1
 """Seconds: more often is noise."""
@@ -43,12 +51,12 @@ class Settings:
     """
 
     store: str = STORE
-    durability: str = "process"
+    durability: str = DURABILITY
     heartbeat: float = HEARTBEAT
     stop_grace: float = STOP_GRACE
-    hosts: tuple[str, ...] = ()
-    allow_anonymous: bool = False
-    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = HOSTS
+    allow_anonymous: bool = ALLOW_ANONYMOUS
+    origins: tuple[str, ...] = ORIGINS
     readers_per_owner: int = PER_OWNER
     readers_per_node: int = PER_NODE
     lease: LeasePolicy = field(default_factory=LeasePolicy)

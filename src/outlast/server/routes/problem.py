@@ -49,7 +49,7 @@ _FIXED: Final[Mapping[type[errors.OutlastError], tuple[str, str]]] = {
     errors.RunNotFound: (errors.RunNotFound.code, "There is no such run."),
     errors.StoreUnavailable: (errors.StoreUnavailable.code, "The store does not answer; try again in a moment."),
 }
-_CODES: Final[Mapping[HTTPStatus, tuple[str, str]]] = {
+BARE: Final[Mapping[HTTPStatus, tuple[str, str]]] = {
     HTTPStatus.NOT_FOUND: ("not_found", "There is nothing at this path."),
     HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "This path does not know the method."),
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: (errors.InputInvalid.code, "The body of this call is application/json."),
@@ -68,7 +68,7 @@ def problem(error: Exception) -> Response:
             return _ours(error)
         case HTTPException():
             status = HTTPStatus(error.status_code)
-            code, detail = _CODES.get(status, (errors.Refusal.code, "The request was refused."))
+            code, detail = BARE.get(status, (errors.Refusal.code, "The request was refused."))
             return _document(status, code, detail, headers=error.headers)
         case _:
             return _document(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The server failed to answer this.")
