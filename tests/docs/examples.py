@@ -5,9 +5,9 @@ Rules:
 2. `<!-- file: app.py -->` before a block writes it into the folder instead: whatever runs later finds it there.
    `<!-- also in: path -->` says that the block stands in that file of the checkout, word for word, and holds it there.
 3. Other Python runs as a script; `await` and `async for` may stand at its top, as in a notebook.
-4. A page has one shell, so `$!` and variables last. Where a block ends with `&`, the next one waits until what it
-   began answers at the page's port. `<!-- background -->` does the same to a block that people run in a terminal of
-   its own.
+4. A page has one shell, so `$!` and variables last. No command of a block may fail, except before `|| true`. Where a
+   block ends with `&`, the next one waits until what it began answers at the page's port. `<!-- background -->` does
+   the same to a block that people run in a terminal of its own.
 5. `<!-- output -->` before a ```text block holds it against what the block before it said; `…` stands for anything.
 6. `localhost:8000` and `--port 8000` mean a free port, another for each page.
 """
@@ -60,7 +60,7 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(
             line=text.count("\n", 0, found.start("fence")) + 1,
             language=found["language"],
-            code=textwrap.dedent(found["code"]),
+            code=found["code"],
             marks={name: " ".join(said.split()) for name, said in _MARK.findall(found["marks"])},
         )
 
@@ -132,17 +132,16 @@ class Page:
         assert shell.stdout
         if command.endswith("&"):  # what it says later is nobody's answer
             command = f"{{ {command}\n}} >>server.log 2>&1\n{_AWAIT.format(port=self.port)}"
-        shell.stdin.write(f"{command}\nended=$?; echo; echo {_END} $ended\n")
+        shell.stdin.write(f"ended=0; trap 'ended=$?' ERR\n{command}\ntrap - ERR; echo; echo {_END} $ended\n")
         shell.stdin.flush()
-        lines, line = list[str](), ""
+        said = ""
         for line in shell.stdout:  # the test's own limit bounds it
+            if line == f"{_END} 0\n":
+                return said.removesuffix("\n")
             if line.startswith(_END):
-                break
-            lines.append(line)
-        said = "".join(lines).removesuffix("\n")
-        if line.split()[-1] != "0":
-            raise ExampleFailed(f"ended with {line.split()[-1]}, saying:\n{said}{self._complained()}")
-        return said
+                raise ExampleFailed(f"ended with {line.split()[-1]}, saying:\n{said}{self._complained()}")
+            said += line
+        raise ExampleFailed(f"ended the shell, saying:\n{said}{self._complained()}")
 
     def _complained(self) -> str:
         logs = [self._complaints, self._folder / "server.log"]

@@ -44,12 +44,13 @@ def page(folder: Path, text: str) -> Page:
     ("text", "complaint"),
     [
         ("```python\nassert False\n```\n", "line 1: ended with 1"),
-        ("a word\n\n```sh\nexit_code() { return 3; }; exit_code\n```\n", "line 3: ended with 3"),
+        ("a word\n\n```sh\nfails() { return 3; }\nfails\ntrue\n```\n", "line 3: ended with 3"),
+        ("```sh\nexit 0\n```\n", "line 1: ended the shell"),
         ("```sh\necho 1\n```\n\n<!-- output -->\n```text\n2\n```\n", "line 6: what was said is not this, but:\n1"),
         ("<!-- not run: -->\n```sh\nfalse\n```\n", "gives its reason"),
         ("<!-- also in: README.md -->\n```python\nnothing = 1\n```\n", "README.md does not hold this block"),
     ],
-    ids=["python", "shell", "output", "no reason", "another file"],
+    ids=["python", "shell", "exit", "output", "no reason", "another file"],
 )
 def test_what_does_not_happen_is_found(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(ExampleFailed, match=complaint), page(tmp_path, text) as reading:
