@@ -14,8 +14,10 @@ from outlast.log.event import Event
 from outlast.run import Cancelled, Completed, Failed, FailureCode, Outcome, Run
 from outlast.server import ring
 from outlast.server.place import locate
-from outlast.server.reader import SEND_WITHIN, Reader
+from outlast.server.reader import Reader
+from outlast.server.room import SEND_WITHIN
 from outlast.wire import native
+from outlast.wire.sse import Message
 from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
@@ -113,17 +115,108 @@ async def test_every_terminal_closes_the_live_and_the_late_stream(outcome: Outco
             assert names(await late.rest()) == ["outlast.hello", terminal, "outlast.caught-up", "outlast.end"]
 
 
-async def test_a_gap_is_told_before_the_events_that_are_left() -> None:
+@pytest.mark.behaviour("F7", "F8")
+async def test_a_gap_is_told_with_the_snapshot_and_the_stream_goes_on_behind_it() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        head = await stage.say(run, "a", "b")
+        row = (await stage.store.runs.load("", "r1")).run
+        async with here.stream("/runs/r1/events?after=9") as stream:
+            before = await stream.until("outlast.caught-up")
+            assert names(before) == ["outlast.hello", "outlast.gap", "outlast.caught-up"]
+            gap = native.control_from_frame(before[1])
+            assert gap is not None
+            snapshot: Any = gap.said["snapshot"]
+            assert {**gap.said, "snapshot": 0} == {
+                "reason": "ahead",
+                "requested": "9",
+                "first": 1,
+                "cursor": str(head),
+                "snapshot": 0,
+            }
+            assert [(event["seq"], event["data"]) for event in snapshot["events"]] == [(2, "ab")]
+            await stage.say(run, "c")
+            assert [event.data for _, event in events(await stream.until("text"))] == ["c"]
+        assert (await stage.store.runs.load("", "r1")).run == row, "the run does not notice"
+
+
+async def test_behind_a_gap_without_a_bridge_comes_everything_that_is_left() -> None:
     async with staged() as stage, site(stage) as here:
         run = await stage.active()
         await stage.say(run, "a", "b")
-        async with here.stream("/runs/r1/events?after=9") as stream:
-            before = await stream.until("outlast.caught-up")
-            assert names(before) == ["outlast.hello", "outlast.gap", "text", "text", "outlast.caught-up"]
-            gap = native.control_from_frame(before[1])
-            assert gap is not None
-            assert gap.said == {"reason": "ahead", "requested": "9", "first": 1, "cursor": "0"}
-        assert (await stage.store.runs.load("", "r1")).run == run
+        await stage.settle(run)
+        wire = Wire()
+        await (await open_reader(here, run, Cursor(9, None)))({"type": "http"}, wire.receive, wire.send)
+        assert names(wire.messages)[:2] == ["outlast.hello", "outlast.gap"]
+        assert events(wire.messages) == await everything(stage, run)
+
+
+@pytest.mark.behaviour("F1")
+@pytest.mark.case(111)
+async def test_a_view_is_the_same_events_live_resumed_and_late_and_no_gap_is_told() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        path = "/runs/r1/events?types=A"
+        seen: list[Message] = []
+        cursor = ""
+        for part in range(6):
+            await stage.say(run, *(Event("ABC"[number % 3], [part, number]) for number in range(200)))
+            async with here.stream(path, headers={"last-event-id": cursor} if cursor else {}) as stream:
+                await stream.until("outlast.caught-up")
+                await stage.say(run, Event("B"), Event("A", "live"))
+                await stream.until("A")
+                seen += [message for message in stream.seen if message.id is not None]
+                assert "outlast.gap" not in names(stream.seen)
+                cursor = str(seen[-1].id)
+        await stage.settle(run)
+        wanted = [each for each in await everything(stage, run) if each[1].type in {"A", "run.completed"}]
+        async with here.stream(path) as late:
+            assert events(await late.rest()) == wanted
+        assert events(seen) == wanted[:-1]
+        async with here.stream(path, headers={"last-event-id": cursor}) as last:
+            assert names(await last.rest()) == ["outlast.hello", "run.completed", "outlast.caught-up", "outlast.end"]
+
+
+@pytest.mark.case(111)
+async def test_a_heartbeat_tells_a_place_behind_what_a_view_left_out() -> None:
+    async with staged() as stage, site(stage, heartbeat=5.0) as here:
+        run = await stage.active()
+        async with here.stream("/runs/r1/events?types=A", timeout=None) as stream:
+            await stream.until("outlast.heartbeat")
+            head = await stage.say(run, *(Event("B", number) for number in range(3)))
+            beat: native.Control | None = None
+            while beat is None or beat.said["head"] != str(head):
+                beat = native.control_from_frame((await stream.until("outlast.heartbeat"))[-1])
+            assert not events(stream.seen)
+        async with here.stream("/runs/r1/events?types=A", headers={"last-event-id": str(head)}) as resumed:
+            assert names(await resumed.until("outlast.caught-up")) == ["outlast.hello", "outlast.caught-up"]
+
+
+async def test_a_view_that_shows_nothing_of_a_long_log_reads_through_it() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, *map(str, range(2000)))
+        await stage.settle(run)
+        async with here.stream("/runs/r1/events?types=none") as stream:
+            assert names(await stream.rest()) == ["outlast.hello", "run.completed", "outlast.caught-up", "outlast.end"]
+
+
+@pytest.mark.behaviour("F1")
+async def test_envelopes_are_the_events_of_a_page_live_and_late() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        async with here.stream("/runs/r1/events?envelope=1") as live:
+            await live.until("outlast.caught-up")
+            await stage.say(run, "a\r\n", Event("bytes", bytes(range(256))))
+            await stage.settle(run)
+            await live.rest()
+        async with here.stream("/runs/r1/events?envelope=1") as late:
+            await late.rest()
+        log = [native.event_json(stored) for stored in await stage.log(run)]
+        for stream in (live, late):
+            stored = [message for message in stream.seen if message.id is not None]
+            assert [message.data for message in stored] == log
+            assert {message.event for message in stored} == {"message"}
 
 
 @pytest.mark.behaviour("F2")

@@ -1,21 +1,16 @@
+import asyncio
+import json
 from typing import Any
 
 import pytest
-from starlette.requests import Request
 
-from outlast.errors import CursorInvalid, StoreUnavailable
+from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE, Event
-from outlast.server.routes.events import cursor_of, wants_stream
 from outlast.wire import native
 from tests.stage import Handled, Stage, events, names, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
-
-
-def request(headers: dict[str, str], *, query: str = "", method: str = "GET") -> Request:
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    return Request({"type": "http", "method": method, "path": "/", "query_string": query.encode(), "headers": raw})
 
 
 async def ended(stage: Stage, *said: Event | str) -> list[Cursor]:
@@ -24,60 +19,6 @@ async def ended(stage: Stage, *said: Event | str) -> list[Cursor]:
         await stage.say(run, *said)
     await stage.settle(run)
     return [stored.cursor for stored in await stage.log(run)]
-
-
-# ---- what a request asks for --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("accept", "stream"),
-    [
-        ("text/event-stream", True),
-        ("Text/Event-Stream", True),
-        ("text/event-stream, */*", True),
-        ("application/json, text/event-stream;q=0.1", True),
-        ("text/event-stream;q=0", False),
-        ("text/event-stream; q=0.000", False),
-        ("*/*", False),
-        ("text/*", False),
-        ("application/json", False),
-        ("", False),
-    ],
-)
-def test_a_stream_is_for_who_accepts_it_by_name(accept: str, *, stream: bool) -> None:
-    assert wants_stream(request({"accept": accept})) is stream
-    assert wants_stream(request({})) is False
-    assert wants_stream(request({"accept": accept}, method="HEAD")) is False
-
-
-@pytest.mark.case(89)
-@pytest.mark.parametrize(
-    ("headers", "query", "cursor"),
-    [
-        ({}, "", Cursor(0, None)),
-        ({}, "after=", Cursor(0, None)),
-        ({}, "after=0", Cursor(0, None)),
-        ({}, "after=7", Cursor(7, None)),
-        ({"last-event-id": "9"}, "", Cursor(9, None)),
-        ({"last-event-id": "9"}, "after=7", Cursor(9, None)),
-        ({"last-event-id": ""}, "after=7", Cursor(7, None)),
-        ({"last-event-id": "9-8f1c2d3e4a5b6c7d"}, "", Cursor(9, bytes.fromhex("8f1c2d3e4a5b6c7d"))),
-    ],
-)
-def test_the_last_event_id_beats_the_address(headers: dict[str, str], query: str, cursor: Cursor) -> None:
-    assert cursor_of(request(headers, query=query)) == cursor
-
-
-BAD = ["x", "-1", "1-", "1-zz", "01", "1.0", "9223372036854775808", "1" * 1_000_000, "1-8F1C2D3E4A5B6C7D", "\x85", "²"]
-
-
-@pytest.mark.behaviour("F6")
-@pytest.mark.attack("Z2")
-@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
-def test_a_malformed_cursor_is_refused_without_repeating_it(bad: str) -> None:
-    with pytest.raises(CursorInvalid) as refused:
-        cursor_of(request({"last-event-id": bad}))
-    assert bad not in str(refused.value) or len(bad) < 3
 
 
 # ---- the page -----------------------------------------------------------------------------------
@@ -130,14 +71,17 @@ async def test_a_page_tells_whether_it_is_up_to_date_and_whether_more_can_come()
         assert await page("after=3") == (0, True, True, "3")
 
 
-@pytest.mark.behaviour("F6")
+@pytest.mark.behaviour("F6", "F7")
 async def test_a_page_behind_a_cursor_that_cannot_be_served_tells_the_gap_and_goes_on() -> None:
     async with staged() as stage, site(stage) as here:
-        await ended(stage, "a", "b")
+        cursors = await ended(stage, "a", "b")
         for after, reason in [("9", "ahead"), ("2-0000000000000000", "mismatch")]:
-            page = (await here.client.get(f"/runs/r1/events?after={after}")).json()
-            assert page["gap"] == {"reason": reason, "requested": after, "first": 1, "cursor": "0"}
-            assert [event["seq"] for event in page["events"]] == [1, 2, 3]
+            page = (await here.client.get(f"/runs/r1/events?wait=9&after={after}")).json()
+            snapshot = page["gap"].pop("snapshot")
+            assert page["gap"] == {"reason": reason, "requested": after, "first": 1, "cursor": str(cursors[1])}
+            assert snapshot["cursor"] == str(cursors[1])
+            assert [event["data"] for event in snapshot["events"]] == ["ab"]
+            assert [event["seq"] for event in page["events"]] == [3], "the terminal event has its own place"
             assert page["ended"] is True
 
 
@@ -277,3 +221,143 @@ async def test_a_stream_of_a_run_that_is_not_there_is_a_problem() -> None:
     async with staged() as stage, site(stage) as here:
         answer = await here.client.get("/runs/none/events", headers={"accept": "text/event-stream"})
         assert (answer.status_code, answer.json()["code"]) == (404, "run_not_found")
+
+
+# ---- lines, views and snapshots -----------------------------------------------------------------
+
+
+@pytest.mark.behaviour("F1")
+@pytest.mark.parametrize("types", [None, {"text"}, {"B", "C"}, {"none"}])
+async def test_pages_and_lines_are_the_same_events_for_the_same_view(types: set[str] | None) -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, *(Event("ABC"[number % 3], number) for number in range(40)), "x", "y")
+        await stage.settle(run)
+        shown = {*types, "run.completed"} if types else None
+        wanted = [native.event_json(each) for each in await stage.log(run) if not shown or each.event.type in shown]
+        query = f"&types={','.join(types)}" if types else ""
+        for accept in ("application/json", "application/x-ndjson"):
+            after, found, ended = "", b"", False
+            while not ended:
+                answer = await here.client.get(
+                    f"/runs/r1/events?limit=3&after={after}{query}", headers={"accept": accept}
+                )
+                assert answer.headers["content-type"] == accept
+                if accept == "application/json":
+                    last = answer.json()
+                    found += answer.content.partition(b'"events":[')[2].partition(b'],"next":')[0] + b"\n"
+                else:
+                    *lines, end = answer.content.splitlines()
+                    last = json.loads(end)
+                    found += b",".join(lines) + b"\n"
+                after, ended = last["next"], last["ended"]
+                assert last["up_to_date"] == ended
+            assert b"\n".join(part for part in found.replace(b"},{", b"}\n{").split(b"\n") if part) == b"\n".join(
+                wanted
+            )
+
+
+async def test_a_page_of_a_view_that_shows_nothing_leads_to_the_head() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        head = await stage.say(run, *map(str, range(30)))
+        page = (await here.client.get("/runs/r1/events?types=none&limit=1")).json()
+        assert page == {"events": [], "next": str(head), "up_to_date": True, "ended": False}
+
+
+@pytest.mark.behaviour("F8")
+async def test_a_snapshot_is_the_fold_and_its_tag_spares_it() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        head = await stage.say(run, "a", "b", Event("tool", 1), "c")
+        answer = await here.client.get("/runs/r1/snapshot")
+        assert [event["data"] for event in answer.json()["events"]] == ["ab", 1, "c"]
+        assert answer.json()["cursor"] == str(head) == (await here.client.get("/runs/r1")).json()["snapshot"]
+        tag = answer.headers["etag"]
+        assert (tag, answer.headers["cache-control"]) == (f'"{head}"', "no-cache")
+        same = await here.client.get("/runs/r1/snapshot", headers={"if-none-match": tag})
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+        only = await here.client.get("/runs/r1/snapshot?types=tool", headers={"if-none-match": tag})
+        assert [event["data"] for event in only.json()["events"]] == [1]
+        await stage.say(run, "d")
+        newer = await here.client.get("/runs/r1/snapshot", headers={"if-none-match": tag})
+        assert [event["data"] for event in newer.json()["events"]] == ["ab", 1, "cd"]
+        headed = await here.client.head("/runs/r1/snapshot")
+        assert (headed.status_code, headed.content, headed.headers["etag"]) == (200, b"", newer.headers["etag"])
+        assert (await here.client.get("/runs/none/snapshot")).status_code == 404
+
+
+async def test_the_snapshot_of_an_empty_log_is_empty() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.start()
+        head = (await stage.store.logs.head(run.log)).cursor
+        assert (await here.client.get("/runs/r1/snapshot")).json() == {"cursor": str(head), "events": []}
+
+
+@pytest.mark.behaviour("F9")
+async def test_a_snapshot_that_cannot_be_read_is_a_problem_and_not_a_broken_answer() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+
+        async def fail(call: str) -> None:
+            if call == "read":
+                raise StoreUnavailable("away")
+
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            await stage.say(run, "a")
+            handled.logs.before = fail
+            answer = await here.client.get("/runs/r1/snapshot")
+            assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+
+
+# ---- pages that wait ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["wait=61", "wait=x", "wait=-1", "types=", "envelope=x"])
+async def test_a_wait_or_a_view_that_is_none_is_refused(query: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        await stage.start()
+        answer = await here.client.get(f"/runs/r1/events?{query}")
+        assert (answer.status_code, answer.json()["code"]) == (400, "input_invalid")
+
+
+async def test_a_page_that_has_events_or_an_end_does_not_wait() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a")
+        assert len((await here.client.get("/runs/r1/events?wait=60")).json()["events"]) == 1
+        await stage.settle(run)
+        assert (await here.client.get("/runs/r1/events?wait=60&after=2")).json()["ended"] is True
+        assert (await here.client.head("/runs/r1/events?wait=60")).status_code == 200
+        assert asyncio.get_running_loop().time() == 0
+
+
+@pytest.mark.behaviour("F1")
+async def test_a_log_followed_by_waiting_pages_is_the_log() -> None:
+    said = ["a\r\n\u2028", Event("bytes", bytes(range(256))), Event("data", b"{ }\n", content_type=JSON_TYPE), "b"]
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+
+        async def poll(accept: str, query: str = "") -> list[bytes]:
+            after, found, ended = "", [], False
+            while not ended:
+                answer = await here.client.get(
+                    f"/runs/r1/events?wait=20&after={after}{query}", headers={"accept": accept}, timeout=None
+                )
+                *lines, end = answer.content.splitlines()
+                found += lines
+                after, ended = json.loads(end)["next"], json.loads(end)["ended"]
+            return found
+
+        async with asyncio.TaskGroup() as tasks:
+            whole = tasks.create_task(poll("application/x-ndjson"))
+            only = tasks.create_task(poll("application/x-ndjson", "&types=bytes"))
+            for event in said:
+                await asyncio.sleep(30)
+                await stage.say(run, event)
+            await asyncio.sleep(1)
+            await stage.settle(run)
+        log = await stage.log(run)
+        assert whole.result() == [native.event_json(stored) for stored in log]
+        assert only.result() == [native.event_json(stored) for stored in log if stored.seq in {2, 5}]

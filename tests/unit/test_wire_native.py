@@ -86,6 +86,7 @@ def test_a_status_document_has_the_shape_of_the_wire() -> None:
         "epoch": 1,
         "head": "57-8f1c2d3e4a5b6c7d",
         "first": 1,
+        "snapshot": "57-8f1c2d3e4a5b6c7d",
         "budget": {
             "takeovers": {"used": 1, "limit": 5, "window_left": 287.1},
             "life": {"used": 1, "limit": 20},
@@ -252,14 +253,16 @@ def test_an_event_in_json_has_the_shape_of_the_wire() -> None:
 @pytest.mark.behaviour("L6")
 def test_a_page_is_json_whatever_its_events_hold() -> None:
     events = [stored(event, seq) for seq, event in enumerate(AWKWARD, 1)]
-    page = json.loads(native.page(events, next=CURSOR, up_to_date=True, ended=False, gap=None))
+    page = json.loads(
+        native.page([native.event_json(each) for each in events], next=CURSOR, up_to_date=True, ended=False)
+    )
     assert [each["seq"] for each in page["events"]] == list(range(1, len(AWKWARD) + 1))
     assert page | {"events": []} == {"events": [], "next": str(CURSOR), "up_to_date": True, "ended": False}
 
 
 def test_a_page_without_events_and_with_a_gap() -> None:
     gap = Gap(reason=GapReason.TRIMMED, requested=Cursor(3, None), first=9)
-    page = json.loads(native.page([], next=origin("f00d"), up_to_date=True, ended=True, gap=gap))
+    page = json.loads(native.page([], next=origin("f00d"), up_to_date=True, ended=True, gap=native.gap_document(gap)))
     assert page == {
         "events": [],
         "next": str(origin("f00d")),
@@ -385,3 +388,59 @@ def test_bytes_in_a_frame_keep_their_content_type() -> None:
     received = native.stored_from_frame(message)
     assert received is not None
     assert received.event.content_type == BINARY_TYPE
+
+
+# ---- other dresses ------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("F1", "L6")
+def test_lines_are_the_page_one_event_a_line() -> None:
+    events = [native.event_json(stored(event, seq)) for seq, event in enumerate(AWKWARD, 1)]
+    gap = native.gap_document(Gap(reason=GapReason.AHEAD, requested=Cursor(99, None), first=1))
+    for told in (None, gap):
+        answer = native.lines(events, next=CURSOR, up_to_date=True, ended=False, gap=told)
+        assert answer.endswith(b"\n")
+        first, *rest = answer.split(b"\n")[:-1] if told else [None, *answer.split(b"\n")[:-1]]
+        assert first is None or json.loads(first) == {"gap": json.loads(gap)}
+        assert rest[:-1] == events
+        assert json.loads(rest[-1]) == {"next": str(CURSOR), "up_to_date": True, "ended": False}
+
+
+@pytest.mark.behaviour("F1", "F10", "L6")
+@pytest.mark.parametrize("event", AWKWARD)
+def test_an_envelope_is_unnamed_has_the_cursor_and_carries_the_event_whole(event: Event) -> None:
+    kept = stored(event, 42)
+    frame = native.envelope_frame(kept)
+    (message,) = parsed(frame)
+    assert (message.event, message.id, message.content_type) == ("message", str(kept.cursor), None)
+    assert message.data == native.line_in(frame) == native.event_json(kept)
+
+
+@pytest.mark.parametrize("event", AWKWARD)
+def test_a_frame_gives_its_event_back(event: Event) -> None:
+    kept = stored(event, 42)
+    assert native.stored_in(native.event_frame(kept), epoch=kept.epoch, time=kept.time) == kept
+
+
+@pytest.mark.behaviour("F7")
+def test_a_gap_tells_the_snapshot_or_where_it_is() -> None:
+    gap = Gap(reason=GapReason.AHEAD, requested=Cursor(99, None), first=1)
+    inline = native.snapshot([native.event_json(stored(event)) for event in AWKWARD], cursor=CURSOR)
+    told = json.loads(native.gap_document(gap, native.Bridge(cursor=CURSOR, snapshot=inline)))
+    assert told["cursor"] == told["snapshot"]["cursor"] == str(CURSOR)
+    assert len(told["snapshot"]["events"]) == len(AWKWARD)
+    (message,) = parsed(native.gap_frame(gap, native.Bridge(cursor=CURSOR, url="/x/runs/r1/snapshot")))
+    assert message.id is None
+    assert json.loads(message.data) == {
+        "reason": "ahead",
+        "requested": "99",
+        "first": 1,
+        "cursor": str(CURSOR),
+        "snapshot_url": "/x/runs/r1/snapshot",
+    }
+
+
+def test_a_snapshot_is_named_by_its_place_and_by_what_it_shows() -> None:
+    tags = [native.snapshot_tag(CURSOR, types) for types in (None, {"a"}, {"a", "b"}, {"b", "a"})]
+    assert tags[2] == tags[3]
+    assert len(set(tags)) == 3

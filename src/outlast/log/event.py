@@ -66,7 +66,7 @@ class Event:
 
     def __init__(self, type: str, data: JSON | bytes = None, *, content_type: str | None = None) -> None:
         """Check the type and encode the data."""
-        if not _TYPE.fullmatch(type) or type in RESERVED or type.startswith(CONTROL_PREFIX):
+        if not is_type(type):
             raise InputInvalid(
                 "An event's type is 1 to 128 letters, digits or any of _ . : / - and none of "
                 "'error', 'open', 'message', 'outlast.…'."
@@ -101,6 +101,11 @@ def _check_json(payload: bytes) -> None:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def is_type(text: str) -> bool:
+    """Say whether `text` can be the type of a stored event."""
+    return _TYPE.fullmatch(text) is not None and text not in RESERVED and not text.startswith(CONTROL_PREFIX)
 
 
 Said: TypeAlias = Event | str | bytes | Sequence[JSON] | Mapping[str, JSON]

@@ -4,10 +4,13 @@ Rules:
 1. `run.restarted {keep}` folds away every event after seq `keep` that came before it, but not the run's own
    `run.*` events: who took over, and why, stays readable.
 2. Adjacent `text` events become one whose data is their concatenation and whose cursor is the last one's.
-3. Folding a prefix and going on from its end equals folding the whole (F8), because a fold keeps cursors; for
+3. What is taken back is known only at the end, so a log is gone through twice: once for its rewinds, once for what
+   they leave. Neither pass holds the log, and both may stop after any event.
+4. Folding a prefix and going on from its end equals folding the whole (F8), because a fold keeps cursors; for
    that no later `keep` may lie inside a text that was merged: it is 0, or a place at or past the prefix's end.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -18,15 +21,61 @@ RESTARTED: Final = "run.restarted"
 TEXT: Final = "text"
 
 
+class Rewinds:
+    """What the restarts of a log took back; `note` its events in order, then ask which of them are kept."""
+
+    def __init__(self) -> None:
+        self._seqs: list[int] = []
+        self._keeps: list[int] = []
+
+    def note(self, stored: StoredEvent) -> None:
+        """Take in one event of the log."""
+        if stored.event.type != RESTARTED:
+            return
+        keep = kept_seq(stored.event)
+        for index in range(len(self._keeps) - 1, -1, -1):  # what this one takes back, no earlier one gives again
+            if self._keeps[index] <= keep:
+                break
+            self._keeps[index] = keep
+        self._seqs.append(stored.seq)
+        self._keeps.append(keep)
+
+    def keeps(self, stored: StoredEvent) -> bool:
+        """Say whether an event of the log is still there: it is Outlast's own, or no later restart took it back."""
+        later = bisect_right(self._seqs, stored.seq)
+        return later == len(self._seqs) or stored.seq <= self._keeps[later] or stored.event.type.startswith(OWN_PREFIX)
+
+
+class Merger:
+    """Makes one `text` of adjacent ones; what it holds back comes with the next other event, or with `flush`."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._last: StoredEvent | None = None
+
+    def add(self, stored: StoredEvent) -> Iterator[StoredEvent]:
+        """Take in the next event, and return what is complete now."""
+        if stored.event.type == TEXT and isinstance(text := stored.event.data, str):
+            self._texts.append(text)
+            self._last = stored
+            return
+        yield from self.flush()
+        yield stored
+
+    def flush(self) -> Iterator[StoredEvent]:
+        """Return the text that nothing follows."""
+        if self._last is not None:
+            yield replace(self._last, event=Event(TEXT, "".join(self._texts)))
+            self._texts, self._last = [], None
+
+
 def rewind(events: Iterable[StoredEvent]) -> list[StoredEvent]:
     """Return `events` without those a later `run.restarted` took back."""
-    kept: list[StoredEvent] = []
+    events = list(events)
+    rewinds = Rewinds()
     for stored in events:
-        if stored.event.type == RESTARTED:
-            keep = kept_seq(stored.event)
-            kept = [earlier for earlier in kept if earlier.seq <= keep or earlier.event.type.startswith(OWN_PREFIX)]
-        kept.append(stored)
-    return kept
+        rewinds.note(stored)
+    return [stored for stored in events if rewinds.keeps(stored)]
 
 
 def kept_seq(event: Event) -> int:
@@ -38,22 +87,6 @@ def kept_seq(event: Event) -> int:
 
 def fold(events: Iterable[StoredEvent]) -> list[StoredEvent]:
     """Return the snapshot of a log: after rewinds, with adjacent text merged."""
-    return list(_merge(rewind(events)))
-
-
-def _merge(events: Iterable[StoredEvent]) -> Iterator[StoredEvent]:
-    pending: list[StoredEvent] = []
-    for stored in events:
-        if stored.event.type == TEXT and isinstance(stored.event.data, str):
-            pending.append(stored)
-            continue
-        yield from _joined(pending)
-        pending = []
-        yield stored
-    yield from _joined(pending)
-
-
-def _joined(texts: list[StoredEvent]) -> Iterator[StoredEvent]:
-    if texts:
-        text = "".join(str(stored.event.data) for stored in texts)
-        yield replace(texts[-1], event=Event(TEXT, text))
+    merger = Merger()
+    folded = [whole for stored in rewind(events) for whole in merger.add(stored)]
+    return [*folded, *merger.flush()]

@@ -20,7 +20,7 @@ from outlast.facts import Report, StoreTroubled
 from outlast.log.event import JSON, OWN_PREFIX, StoredEvent
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
-from outlast.server.ring import Ring
+from outlast.server.ring import Entry, Ring
 from outlast.stores.base import Head, Loaded, LogSubscription, Store
 from outlast.wire import native
 
@@ -154,7 +154,7 @@ class Feed:
             more = len(events) == PAGE or sum(len(stored.event.payload) for stored in events) >= PAGE_BYTES
 
     async def _carry(self, events: Sequence[StoredEvent]) -> None:
-        self.ring.push([native.event_frame(stored) for stored in events])
+        self.ring.push([Entry(stored) for stored in events])
         self.head = events[-1].cursor
         if any(stored.event.type.startswith(OWN_PREFIX) for stored in events):
             self.beat_at = self._clock()  # something became of the run: tell it now

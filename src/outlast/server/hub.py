@@ -19,8 +19,11 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.feed import HEARTBEAT, Feed, Surroundings, rouse
 from outlast.server.place import Place
-from outlast.server.reader import SEND_WITHIN, Reader, Room
+from outlast.server.poll import Poll
+from outlast.server.reader import Reader
+from outlast.server.room import SEND_WITHIN, Room
 from outlast.server.round import Rounds
+from outlast.server.view import WHOLE, View
 from outlast.stores.base import Store
 from outlast.wire import native
 
@@ -83,14 +86,27 @@ class Hub:
         self._closing.set()
 
     def reader(
-        self, run: Run, place: Place, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()
+        self,
+        run: Run,
+        place: Place,
+        *,
+        view: View = WHOLE,
+        status: int = 200,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> Reader:
-        """Return the response that streams `run` from `place`. Raises `NotStarted` while `run` does not run."""
+        """Return the response that streams what `view` shows of `run` from `place`.
+
+        Raises `NotStarted` while the hub's `run` does not run.
+        """
         opening = native.hello(boot_id=self._boot_id, heartbeat=self._around.heartbeat, head=place.head.cursor)
         if place.gap is not None:
-            opening += native.gap_frame(place.gap)
+            opening += native.gap_frame(place.gap, place.bridge)
         feed = self._feed(run, place)
-        return Reader(run, place, feed, self._room, opening=opening, status=status, headers=headers)
+        return Reader(run, place, feed, self._room, view=view, opening=opening, status=status, headers=headers)
+
+    def poll(self, run: Run, place: Place, *, view: View = WHOLE) -> Poll:
+        """Return what waits for the next events of `run` behind `place`. Raises `NotStarted` as `reader` does."""
+        return Poll(place, self._feed(run, place), self._room, view=view)
 
     def _feed(self, run: Run, place: Place) -> Feed:
         if self._tasks is None and not self._room.draining:

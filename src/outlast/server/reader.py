@@ -12,31 +12,29 @@ Rules:
    nothing here is awaited on the way out.
 6. One page of the log is read per turn of the loop, however many readers ask, and those at the same place share it:
    a crowd that comes to a log of huge events neither holds up the others nor costs a copy each.
+7. A view leaves events out and moves behind them all the same: `head` in `caught-up` and in a heartbeat is a place
+   up to which everything that the view shows has been sent.
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakValueDictionary
 
 from starlette.types import Message, Receive, Scope, Send
 
 from outlast.errors import StoreCorrupt, StoreError
-from outlast.facts import Report, StoreTroubled
+from outlast.facts import StoreTroubled
 from outlast.run import Run
 from outlast.server.feed import Feed
 from outlast.server.place import Place
-from outlast.server.ring import CHUNK
-from outlast.stores.base import LogStore
+from outlast.server.ring import CHUNK, Entry
+from outlast.server.room import Page, Room
+from outlast.server.view import WHOLE, View
 from outlast.wire import native
 
 PAGE: Final = 256
 """Events read at once: as many small ones as fill a chunk."""
 PART: Final = 2 * CHUNK
 """Bytes of one send at most: a chunk, or a part of one huge event."""
-SEND_WITHIN: Final = 60.0
-"""Seconds a client may take nothing: a laptop that wakes up has read by then, a dead one never will."""
 RETRY_AFTER_TROUBLE: Final = 2.0
 """Seconds before a reader comes again when the store failed: most failures are over by then."""
 SPREAD: Final = 2.0
@@ -49,41 +47,6 @@ HEADERS: Final = (
     (b"vary", b"accept"),
 )
 """Of every stream: no cache, no proxy and no compression may hold a frame back."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
-class Page:
-    """Frames read from a log, joined, and the seq of the last of them; it lives as long as a reader sends it."""
-
-    chunk: bytes
-    seq: int
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Room:
-    """The readers of one node that are being served, and whether the node is sending them away."""
-
-    logs: LogStore
-    report: Report
-    jitter: Callable[[], float]
-    readers: "dict[Reader, None]" = field(default_factory=dict["Reader", None])
-    draining: bool = False
-    left: asyncio.Event = field(default_factory=asyncio.Event)
-    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    pages: WeakValueDictionary[tuple[str, int], Page] = field(
-        default_factory=WeakValueDictionary[tuple[str, int], Page]
-    )
-
-    def leave(self, reader: "Reader") -> None:
-        """Note that a reader is no longer served."""
-        self.readers.pop(reader, None)
-        self.left.set()
-
-    async def emptied(self) -> None:
-        """Wait until nobody is served; whoever waits has a deadline of its own."""
-        while self.readers:
-            self.left.clear()
-            await self.left.wait()
 
 
 class Reader:
@@ -111,6 +74,7 @@ class Reader:
         "_room",
         "_seq",
         "_status",
+        "_view",
         "_waiting",
         "sending_since",
     )
@@ -123,6 +87,7 @@ class Reader:
         room: Room,
         *,
         opening: bytes,
+        view: View = WHOLE,
         status: int = 200,
         headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
@@ -133,6 +98,7 @@ class Reader:
         self._feed = feed
         self._room = room
         self._opening = opening
+        self._view = view
         self._status = status
         self._headers = headers
         self._caught_up = False
@@ -209,7 +175,9 @@ class Reader:
             chunk = self._ready()
             if chunk is None:
                 chunk = await self._from_log()
-            if chunk and not self._room.draining and self._farewell is None:
+                if not (chunk or self._failed or self._is_leaving):
+                    continue  # the view shows nothing of this page, and more lies behind it
+            if chunk and not self._is_leaving:
                 await self._say(send, chunk)
                 self._page = None
             elif (last := self._last()) is not None:
@@ -222,7 +190,7 @@ class Reader:
 
     def _ready(self) -> bytes | None:
         """Return what can be sent from memory, and move behind it; None when the log is to be read."""
-        found = self._feed.ring.after(self._seq)
+        found = self._feed.ring.after(self._seq, self._view)
         if found is None:
             return None
         chunk, self._seq = found
@@ -241,11 +209,11 @@ class Reader:
         return b""
 
     async def _from_log(self) -> bytes:
-        """Return what the log has next, and move behind it; empty when it could not be read."""
+        """Return what the log has next, and move behind it; empty when the view shows none of it, or the log failed."""
         async with self._room.reading:  # without a deadline: those before this reader read one page each
             await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
             try:
-                page = self._page = self._room.pages.get((self._log, self._seq)) or await self._read()
+                page = self._page = self._room.pages.get((self._log, self._seq, self._view)) or await self._read()
             except StoreError as error:
                 self._failed = True
                 self._room.report(StoreTroubled(during="reader", error=error.code))
@@ -257,9 +225,15 @@ class Reader:
         events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
         if not events:
             raise StoreCorrupt("The log ends before its head.")
-        page = Page(chunk=b"".join(map(native.event_frame, events)), seq=events[-1].seq)
-        self._room.pages[self._log, self._seq] = page
+        shown = [Entry(stored).dressed(self._view) for stored in events if self._view.shows(stored.event.type)]
+        page = Page(chunk=b"".join(shown), seq=events[-1].seq)
+        self._room.pages[self._log, self._seq, self._view] = page
         return page
+
+    @property
+    def _is_leaving(self) -> bool:
+        """Whether the stream ends without having come to the end of the log."""
+        return self._room.draining or self._farewell is not None
 
     def _last(self) -> bytes | None:
         """Return what is said last, now that nothing is ready; None as long as more may come."""

@@ -10,8 +10,8 @@ Rules:
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import blake2b
@@ -78,7 +78,9 @@ class Extent(Protocol):
 
 def status_document(run: Run, log: Extent, *, policy: RecoveryPolicy, now: float) -> dict[str, JSON]:
     """Return the status document: the row, and where its log stands. Source: F17, the native wire."""
-    return run_document(run, policy=policy, now=now) | {"head": str(log.cursor), "first": log.first}
+    # A snapshot reaches as far as the log does: nothing is folded ahead of time.
+    place: dict[str, JSON] = {"head": str(log.cursor), "first": log.first, "snapshot": str(log.cursor)}
+    return run_document(run, policy=policy, now=now) | place
 
 
 def outcome_document(outcome: Outcome) -> dict[str, JSON]:
@@ -161,22 +163,75 @@ def event_json(stored: StoredEvent) -> bytes:
     )
 
 
-def page(events: Sequence[StoredEvent], *, next: Cursor, up_to_date: bool, ended: bool, gap: Gap | None) -> bytes:
-    """Return a page of a log. `next` is where the next page begins; `ended`: nothing will ever follow it."""
-    rest: dict[str, JSON] = {"next": str(next), "up_to_date": up_to_date, "ended": ended}
-    if gap is not None:
-        rest["gap"] = gap_document(gap)
-    return b'{"events":[%b],%b' % (b",".join(map(event_json, events)), encode_json(rest)[1:])
+def page(lines: Sequence[bytes], *, next: Cursor, up_to_date: bool, ended: bool, gap: bytes | None = None) -> bytes:
+    """Return a page of a log, `lines` being its events as JSON.
+
+    `next` is where the next page begins; `ended`: nothing will ever follow it; `gap` is a gap's document.
+    """
+    return b'{"events":[%b],%b' % (b",".join(lines), _rest(next, up_to_date, ended, gap)[1:])
 
 
-def gap_document(gap: Gap) -> dict[str, JSON]:
-    """Return a gap as it is told: `cursor` is where reading goes on."""
-    return {
+def lines(events: Sequence[bytes], *, next: Cursor, up_to_date: bool, ended: bool, gap: bytes | None = None) -> bytes:
+    """Return a page as NDJSON: the gap if there is one, one event a line, and a last line that says what `page` says.
+
+    A line with `seq` is an event, one with `gap` a gap, the one with `next` the last: without it the answer broke off.
+    """
+    first = b"" if gap is None else b'{"gap":%b}\n' % gap
+    return first + b"".join(event + b"\n" for event in events) + _rest(next, up_to_date, ended, None) + b"\n"
+
+
+def _rest(next: Cursor, up_to_date: bool, ended: bool, gap: bytes | None) -> bytes:  # noqa: FBT001 - `page`'s own
+    rest = encode_json({"next": str(next), "up_to_date": up_to_date, "ended": ended})
+    return rest if gap is None else b'%b,"gap":%b}' % (rest[:-1], gap)
+
+
+def snapshot(events: Iterable[bytes], *, cursor: Cursor) -> bytes:
+    """Return the snapshot of a log: its fold up to `cursor`. Source: F7, F8."""
+    return b"%b%b%b" % (snapshot_head(cursor), b",".join(events), SNAPSHOT_TAIL)
+
+
+def snapshot_head(cursor: Cursor) -> bytes:
+    """Return what of a snapshot stands before its events; commas between them and `SNAPSHOT_TAIL` follow."""
+    return b'{"cursor":"%b","events":[' % str(cursor).encode()
+
+
+SNAPSHOT_TAIL: Final = b"]}"
+
+
+def snapshot_tag(cursor: Cursor, types: Collection[str] | None) -> str:
+    """Return what names a snapshot: the place it reaches, and the types it was asked for."""
+    if types is None:
+        return str(cursor)
+    return f"{cursor}.{blake2b(encode_json(sorted(types)), digest_size=8).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bridge:
+    """How a reader gets over a gap: reading goes on after `cursor`, and what is before it is in a snapshot.
+
+    The snapshot is here, as JSON, or to be fetched from `url`, where it may be a newer one.
+    """
+
+    cursor: Cursor
+    snapshot: bytes | None = None
+    url: str | None = None
+
+
+def gap_document(gap: Gap, bridge: Bridge | None = None) -> bytes:
+    """Return a gap as it is told: `cursor` is where reading goes on. Without a bridge that is the first event left."""
+    cursor = Cursor(gap.first - 1, None) if bridge is None else bridge.cursor
+    said: dict[str, JSON] = {
         "reason": gap.reason.value,
         "requested": str(gap.requested),
         "first": gap.first,
-        "cursor": str(Cursor(gap.first - 1, None)),
+        "cursor": str(cursor),
     }
+    if bridge is not None and bridge.url is not None:
+        said["snapshot_url"] = bridge.url
+    document = encode_json(said)
+    if bridge is not None and bridge.snapshot is not None:
+        document = b'%b,"snapshot":%b}' % (document[:-1], bridge.snapshot)
+    return document
 
 
 def _data(payload: bytes, content_type: str) -> bytes:
@@ -195,6 +250,24 @@ def event_frame(stored: StoredEvent) -> bytes:
     event = stored.event
     data, content_type = sse.payload(event.payload, event.content_type)
     return sse.encode(data=data, event=event.type, id=str(stored.cursor), content_type=content_type)
+
+
+def envelope_frame(stored: StoredEvent) -> bytes:
+    """Return an event as an unnamed frame with all of it in the data, for who can only hear `onmessage`."""
+    return sse.encode(data=event_json(stored), id=str(stored.cursor))
+
+
+def line_in(envelope: bytes) -> bytes:
+    """Return the JSON of the event in a frame that `envelope_frame` made."""
+    return envelope[envelope.index(b"\ndata: ") + len(b"\ndata: ") : -len(b"\n\n")]
+
+
+def stored_in(frame: bytes, *, epoch: int, time: float) -> StoredEvent:
+    """Return the event in a frame that `event_frame` made; the frame does not tell `epoch` and `time`."""
+    (message,) = sse.Parser().feed(frame)
+    stored = stored_from_frame(message)
+    assert stored is not None, "a frame of a stored event"
+    return replace(stored, epoch=epoch, time=time)
 
 
 def hello(*, boot_id: str, heartbeat: float, head: Cursor) -> bytes:
@@ -230,9 +303,9 @@ def drain(spread: float, *, retry: float, reason: DrainReason = DrainReason.CLOS
     return _control("drain", {"reason": reason.value, "spread": spread}, retry=retry)
 
 
-def gap_frame(gap: Gap) -> bytes:
+def gap_frame(gap: Gap, bridge: Bridge | None = None) -> bytes:
     """Return the word that the requested cursor cannot be served, and where the stream goes on instead."""
-    return _control("gap", gap_document(gap))
+    return sse.encode(data=gap_document(gap, bridge), event=f"{CONTROL_PREFIX}gap")
 
 
 def end(head: Cursor) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from outlast.log.event import JSON_TYPE
@@ -19,3 +20,9 @@ def answer(
 ) -> Response:
     """Return `body`, JSON unless told otherwise; `headers` beat the ones that every answer has."""
     return Response(body, status, headers={**SAFE, **(headers or {})}, media_type=media_type)
+
+
+def knows(request: Request, tag: str) -> bool:
+    """Say whether the request has the answer that `tag` names already (RFC 9110, 13.1.2)."""
+    tags = {part.strip() for given in request.headers.getlist("if-none-match") for part in given.split(",")}
+    return bool({tag, tag.removeprefix("W/"), f"W/{tag}", "*"} & tags)

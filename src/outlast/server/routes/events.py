@@ -1,44 +1,48 @@
-"""A run's log over HTTP: as a stream that stays, or as one page, as the request's `Accept` says."""
+"""A run's log over HTTP: as a stream that stays, as one page now or soon, or as its snapshot."""
 
-import re
+from collections.abc import AsyncGenerator, Sequence
 from http import HTTPStatus
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
 from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
+from outlast.log.event import JSON_TYPE, StoredEvent
 from outlast.run import Run
+from outlast.server import poll
 from outlast.server.hub import Hub
 from outlast.server.identity import Action
 from outlast.server.intake import Intake
-from outlast.server.place import locate
+from outlast.server.place import Place, locate
+from outlast.server.poll import Page
 from outlast.server.reader import HEADERS, RETRY_AFTER_TROUBLE
-from outlast.server.routes.answer import answer
+from outlast.server.routes.answer import SAFE, answer, knows
+from outlast.server.routes.asked import Kind, cursor_of, kind_of, view_of, wants_stream
 from outlast.server.routes.body import number
 from outlast.server.routes.door import Door, RunDoor
+from outlast.server.snapshot import Snapshots
+from outlast.server.view import View
 from outlast.stores.base import LogStore
 from outlast.wire import native, sse
 
-STREAM: Final = "text/event-stream"
 PAGE: Final = 500
 """Events of a page, unless the request says otherwise."""
 LARGEST_PAGE: Final = 1000
-PAGE_BYTES: Final = 1024 * 1024
-"""Bytes of payload after which a page ends: what a client can hold twice without thinking."""
-
-_REFUSED: Final = re.compile(r"\s*q=0(\.0*)?\s*", re.IGNORECASE)
+LONGEST_WAIT: Final = 60
+"""Seconds a page may wait for its first event: proxies cut what is silent for longer."""
 
 
 class Events:
-    """Answers `GET /runs/{id}/events`, and streams what was just started."""
+    """Answers `GET /runs/{id}/events` and `/runs/{id}/snapshot`, and streams what was just started."""
 
     def __init__(self, intake: Intake, logs: LogStore, hub: Hub) -> None:
         self._intake = intake
         self._logs = logs
         self._hub = hub
+        self._snapshots = Snapshots(logs)
 
     def doors(self) -> list[Door]:
         """Return the doors of this part."""
@@ -49,60 +53,88 @@ class Events:
                 action=Action.READ,
                 answer=self.read,
                 when_busy=lambda request: busy() if wants_stream(request) else None,
-            )
+            ),
+            RunDoor(method="GET", path="/runs/{id}/snapshot", action=Action.READ, answer=self.snapshot),
         ]
 
     async def read(self, request: Request, owner: str) -> ASGIApp:
-        """Answer the stream or one page of events behind the request's cursor."""
-        if not wants_stream(request):
+        """Answer the stream, or one page of events, behind the request's cursor."""
+        if kind_of(request) is not Kind.STREAM:
             return await self._page(request, owner)
-        requested = cursor_of(request)
+        requested, view = cursor_of(request), view_of(request)
         try:
             loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
         except StoreUnavailable:
             return busy()
-        return await self.stream(loaded.run, requested)
+        return await self.stream(request, loaded.run, requested, view)
 
     async def stream(
-        self, run: Run, requested: Cursor, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()
+        self,
+        request: Request,
+        run: Run,
+        requested: Cursor,
+        view: View,
+        *,
+        status: int = 200,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> ASGIApp:
         """Return the stream of `run` behind `requested`; 204, which stops an EventSource, where nothing can follow."""
         try:
-            place = await locate(self._logs, run.log, requested)
+            place = await self._locate(request, run, requested, view)
         except StoreUnavailable:
             return busy(status=status, headers=headers)
         if place.is_end:
             return Response(status_code=HTTPStatus.NO_CONTENT, headers={"cache-control": "no-store"})
-        return self._hub.reader(run, place, status=status, headers=headers)
+        return self._hub.reader(run, place, view=view, status=status, headers=headers)
 
-    async def _page(self, request: Request, owner: str) -> ASGIApp:
-        requested = cursor_of(request)
-        limit = number(request, "limit", default=PAGE, most=LARGEST_PAGE)
+    async def snapshot(self, request: Request, owner: str) -> ASGIApp:
+        """Answer the fold of the log and its cursor, or 304 when the log stands where it stood."""
+        view = view_of(request)
         loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
         log = loaded.run.log
-        place = await locate(self._logs, log, requested)
-        head = place.head.cursor
-        events = await self._logs.read(log, after=place.after, limit=limit, max_bytes=PAGE_BYTES)
-        next = events[-1].cursor if events else head
-        up_to_date = next.seq >= head.seq
-        ended = up_to_date and place.head.sealed
-        body = native.page(events, next=next, up_to_date=up_to_date, ended=ended, gap=place.gap)
-        return answer(body, headers={"vary": "accept"})
+        head = await self._logs.head(log)
+        tag = f'"{native.snapshot_tag(head.cursor, view.types)}"'
+        headers = {**SAFE, "etag": tag, "cache-control": "no-cache"}
+        if knows(request, tag):
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        if request.method == "HEAD":
+            return Response(headers=headers, media_type=JSON_TYPE)
+        parts = self._snapshots.folded(log, head)
+        await anext(parts)  # a store in trouble says so before the answer has begun
+        return StreamingResponse(_document(parts, head.cursor, view), headers=headers, media_type=JSON_TYPE)
 
+    async def _locate(self, request: Request, run: Run, requested: Cursor, view: View) -> Place:
+        place = await locate(self._logs, run.log, requested)
+        url = f"{request.scope.get('root_path', '')}/runs/{run.id}/snapshot"
+        return await self._snapshots.bridge(run.log, place, view, url=url)
 
-def wants_stream(request: Request) -> bool:
-    """Say whether the request accepts an event stream by name; `*/*` gets JSON, and HEAD never a stream."""
-    ranges = [part.partition(";") for accept in request.headers.getlist("accept") for part in accept.split(",")]
-    named = any(kind.strip().lower() == STREAM and not _REFUSED.fullmatch(weight) for kind, _, weight in ranges)
-    return named and request.method != "HEAD"
+    async def _page(self, request: Request, owner: str) -> ASGIApp:
+        requested, view = cursor_of(request), view_of(request)
+        limit = number(request, "limit", default=PAGE, most=LARGEST_PAGE)
+        wait = number(request, "wait", default=0, most=LONGEST_WAIT)
+        loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
+        run = loaded.run
+        place = await self._locate(request, run, requested, view)
+        page = await poll.read(self._logs, run.log, place, view, limit=limit)
+        if wait and not page.is_news and place.gap is None and request.method != "HEAD":
+            page = await self._wait(request, run, place, view, page, limit=limit, seconds=wait)
+        gap = None if place.gap is None else native.gap_document(place.gap, place.bridge)
+        lines = kind_of(request) is Kind.LINES
+        body = (native.lines if lines else native.page)(
+            page.lines, next=page.next, up_to_date=page.up_to_date, ended=page.ended, gap=gap
+        )
+        return answer(body, headers={"vary": "accept"}, media_type=Kind.LINES if lines else Kind.PAGE)
 
-
-def cursor_of(request: Request) -> Cursor:
-    """Return the cursor of a request; `Last-Event-ID` beats `?after=`, since an EventSource repeats its URL.
-
-    Raises `CursorInvalid`.
-    """
-    return Cursor.parse(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+    async def _wait(
+        self, request: Request, run: Run, place: Place, view: View, page: Page, *, limit: int, seconds: int
+    ) -> Page:
+        waiting = self._hub.poll(run, place.behind(page.next), view=view)
+        await waiting.wait(request.receive, seconds)
+        found = waiting.page(page, limit=limit)
+        if found is not None:
+            return found
+        # The ring has gone on without us: it was a great deal at once, and the log has it.
+        return await poll.read(self._logs, run.log, await locate(self._logs, run.log, page.next), view, limit=limit)
 
 
 def busy(*, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
@@ -110,3 +142,16 @@ def busy(*, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) ->
     response = Response(sse.HELLO_COMMENT + native.retry_hint(RETRY_AFTER_TROUBLE), status)
     response.raw_headers += [*HEADERS, *headers]
     return response
+
+
+async def _document(
+    parts: AsyncGenerator[Sequence[StoredEvent], None], cursor: Cursor, view: View
+) -> AsyncGenerator[bytes, None]:
+    yield native.snapshot_head(cursor)
+    comma = b""
+    async for events in parts:
+        lines = [native.event_json(stored) for stored in events if view.shows(stored.event.type)]
+        if lines:
+            yield comma + b",".join(lines)
+            comma = b","
+    yield native.SNAPSHOT_TAIL

@@ -17,10 +17,11 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run, Status
 from outlast.server.identity import Action
 from outlast.server.intake import Intake, is_id
-from outlast.server.routes.answer import answer
+from outlast.server.routes.answer import answer, knows
+from outlast.server.routes.asked import cursor_of, view_of, wants_stream
 from outlast.server.routes.body import number, read_object
 from outlast.server.routes.door import Door, RunDoor
-from outlast.server.routes.events import Events, cursor_of, wants_stream
+from outlast.server.routes.events import Events
 from outlast.stores.base import Head, Started, StopAnswer, Store
 from outlast.wire import native
 
@@ -60,7 +61,7 @@ class Runs:
 
     async def start(self, request: Request, owner: str) -> ASGIApp:
         """Start a run: 201 for a new one, 200 for the one that is there; streamed at once where that is accepted."""
-        requested = cursor_of(request)
+        requested, view = cursor_of(request), view_of(request)
         said = await read_object(request)
         _check(said, _FIELDS)
         if any(name not in said for name in _REQUIRED):
@@ -81,7 +82,7 @@ class Runs:
         }
         if wants_stream(request):
             raw = tuple((name.encode(), value.encode()) for name, value in headers.items())
-            return await self._events.stream(started.run, requested, status=status, headers=raw)
+            return await self._events.stream(request, started.run, requested, view, status=status, headers=raw)
         return answer(encode_json(await self._document(started)), status=status, headers=headers)
 
     async def list(self, request: Request, owner: str) -> ASGIApp:
@@ -101,7 +102,7 @@ class Runs:
         document = await self._status_document(loaded.run, now=loaded.now)
         tag = native.etag(document)
         headers = {"etag": tag, "cache-control": "no-cache"}
-        if _knows(request, tag):
+        if knows(request, tag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return answer(encode_json(document), headers=headers)
 
@@ -150,8 +151,3 @@ def _status(request: Request) -> Status | None:
     if text is not None and text not in set(Status):
         raise InputInvalid(f"`status` is one of {', '.join(Status)}.")
     return None if text is None else Status(text)
-
-
-def _knows(request: Request, tag: str) -> bool:
-    tags = {part.strip() for given in request.headers.getlist("if-none-match") for part in given.split(",")}
-    return bool({tag, tag.removeprefix("W/"), "*"} & tags)
