@@ -416,6 +416,45 @@ test("a gap moves the cursor, forwards or back", async () => {
   }
 });
 
+const json = (said) => (response) => response.writeHead(200, {}).end(JSON.stringify(said));
+const snapshot = {
+  cursor: `6-${chain}`,
+  events: [
+    { cursor: `4-${chain}`, seq: 4, type: "text", data: "kept" },
+    { cursor: `6-${chain}`, seq: 6, type: "bytes", data_base64: "AP8=", content_type: "a/b" },
+  ],
+};
+const told = { reason: "ahead", requested: "0", first: 1, cursor: `6-${chain}` };
+
+test("a gap is handed over with its snapshot, from the frame or from beside the stream", async () => {
+  const rest = stored(7, "text", "g") + stored(8, "run.completed", {}) + end;
+  for (const [servings, asks] of [
+    [[whole(hello + control("gap", { ...told, snapshot }) + rest)], 1],
+    [[whole(hello + control("gap", { ...told, snapshot_url: "http://evil/" }) + rest), json(snapshot)], 2],
+    [[whole(hello + control("gap", { ...told, snapshot_url: "/" }) + rest), json({ ...snapshot, cursor: "5" }),
+      whole(hello + control("gap", { ...told, snapshot }) + rest)], 3],
+  ]) {
+    await serving(servings, async (url, asked) => {
+      const { seqs, items } = await followed(url);
+      assert.deepEqual(seqs, [7, 8]);
+      const [gap] = items.filter(({ kind }) => kind === "gap");
+      assert.deepEqual(gap.events.map(({ seq, type }) => [seq, type]), [[4, "text"], [6, "bytes"]]);
+      assert.deepEqual(gap.events[1].data, Uint8Array.of(0, 255));
+      assert.equal(asked.length, asks);
+    });
+  }
+});
+
+test("a snapshot older than what was read is passed over", async () => {
+  const old = control("gap", { ...told, requested: "1", cursor: "1", snapshot: { cursor: "1", events: [] } });
+  await serving([whole(hello + stored(1, "text", "a") + stored(2, "text", "b") + old + stored(3, "run.completed", {}) + end)],
+    async (url) => {
+      const { seqs, items } = await followed(url);
+      assert.deepEqual(seqs, [1, 2, 3]);
+      assert.ok(!items.some(({ kind }) => kind === "gap"));
+    });
+});
+
 test("control frames of a newer server are handed over and harmless", async () => {
   await serving([whole(hello + control("news", { a: 1 }) + RUN + end)], async (url) => {
     const { seqs, items } = await followed(url);

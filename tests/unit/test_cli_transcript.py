@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -110,6 +111,8 @@ def test_a_gap_is_a_line_and_what_comes_anew_is_folded_away() -> None:
     line = "— gap: the log has another past than this reader has read —"
     assert told(gap) == f"{line}\n<keep>"
     assert told(event(5, "text", "five"), gap) == f"five<fold>\n{line}\n<keep>"
+    left = ReceivedEvent(cursor=Cursor(2, None), event=Event("text", "left"))
+    assert told(event(5, "text", "five"), replace(gap, snapshot=(left,))) == f"five<fold>\n{line}\n<keep>left"
 
 
 # ---- for programs -------------------------------------------------------------------------------
@@ -134,4 +137,8 @@ def test_a_listing_is_one_json_object_a_line_in_ascii() -> None:
 
 def test_a_gap_is_an_object_of_its_own() -> None:
     gap = ReceivedGap(reason="ahead", requested=Cursor(9, None), first=1, cursor=Cursor(0, None))
-    assert json.loads(as_json(gap)) == {"gap": {"reason": "ahead", "requested": "9", "cursor": "0", "first": 1}}
+    told = {"reason": "ahead", "requested": "9", "cursor": "0", "first": 1, "snapshot": []}
+    assert json.loads(as_json(gap)) == {"gap": told}
+    event = ReceivedEvent(cursor=Cursor(2, None), event=Event("text", "left"))
+    said = json.loads(as_json(replace(gap, snapshot=(event,))))["gap"]["snapshot"]
+    assert said == [json.loads(as_json(event))]

@@ -99,6 +99,7 @@ class Peer:
         self.times: list[float] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[bytes] = []
+        self.queries: list[bytes] = []
         self.states: list[LinkState] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,6 +107,7 @@ class Peer:
         self.times.append(asyncio.get_running_loop().time())
         self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
         self.paths.append(scope["raw_path"])
+        self.queries.append(scope["query_string"])
         await script(receive, send)
 
     @property
@@ -527,6 +529,109 @@ async def test_a_gap_that_the_reader_did_not_come_back_from_is_told_again() -> N
         assert isinstance(await anext(received), ReceivedGap)
     async with aclosing(peer.follow(after="1")) as received:
         assert [type(await anext(received)) for _ in range(2)] == [ReceivedGap, ReceivedEvent]
+
+
+def snapshot_of(seq: int, *kept: int) -> dict[str, Any]:
+    lines = [{"cursor": str(PLACES[at - 1]), "type": SAID[at - 1].type, "data": SAID[at - 1].data} for at in kept]
+    return {"cursor": str(PLACES[seq - 1]), "events": lines}
+
+
+@pytest.mark.behaviour("R4", "F7")
+async def test_a_gap_is_handed_over_with_its_snapshot_and_the_events_behind_it_follow() -> None:
+    gap = control("gap", reason="ahead", requested="99", first=1, cursor=str(PLACES[4]), snapshot=snapshot_of(5, 1, 5))
+    peer = Peer(stream(HELLO, gap, *frames(6, 7), then="break"), stream(*frames(8)))
+    first, *others = await collect(peer.follow(after="99"))
+    assert isinstance(first, ReceivedGap)
+    assert (first.cursor, [event.seq for event in first.snapshot]) == (PLACES[4], [1, 5])
+    assert [each.cursor.seq for each in others] == [6, 7, 8, 9, 10]
+    assert peer.cursors == ["99", str(PLACES[6])]
+
+
+FAR = control("gap", reason="ahead", requested="99", first=1, cursor=str(PLACES[4]), snapshot_url="http://evil/x")
+
+
+def found(seq: int, *kept: int) -> Script:
+    return answer(200, json.dumps(snapshot_of(seq, *kept)).encode())
+
+
+@pytest.mark.behaviour("R4", "F7")
+async def test_a_large_snapshot_is_fetched_where_the_log_is_and_may_be_newer() -> None:
+    peer = Peer(stream(HELLO, FAR, *frames(6)), found(7, 2, 7))
+    first, *others = await collect(peer.follow(after="99", headers={"authorization": "mine"}, types=["text"]))
+    assert isinstance(first, ReceivedGap)
+    assert (first.cursor, [event.seq for event in first.snapshot]) == (PLACES[6], [2, 7])
+    assert [each.cursor.seq for each in others] == [8, 9, 10]
+    assert peer.paths == [b"/agents/runs/r/events", b"/agents/runs/r/snapshot"]
+    assert peer.queries == [b"types=text", b"types=text"]
+    assert [headers["authorization"] for headers in peer.headers] == ["mine", "mine"]
+
+
+async def test_a_snapshot_with_the_end_of_the_log_in_it_is_the_end() -> None:
+    peer = Peer(stream(HELLO, FAR, then="hang"), found(10, 2, 10))
+    (gap,) = await collect(peer.follow(after="99"))
+    assert isinstance(gap, ReceivedGap)
+    assert gap.is_end
+
+
+@pytest.mark.behaviour("R4")
+@pytest.mark.parametrize(
+    ("trouble", "script"),
+    [
+        (Trouble.BUSY, answer(503, retry_after="3")),
+        (Trouble.BUSY, answer(404)),
+        (Trouble.BROKEN, refuse),
+        (Trouble.FOREIGN, found(4, 2, 4)),
+    ],
+)
+async def test_a_gap_whose_snapshot_cannot_be_had_is_not_passed_over(trouble: Trouble, script: Script) -> None:
+    peer = Peer(stream(HELLO, FAR, *frames(6), then="hang"), script, stream(HELLO, FAR, *frames(6)), found(5, 5))
+    first, *others = await collect(peer.follow(after="99"))
+    assert isinstance(first, ReceivedGap)
+    assert [event.seq for event in first.snapshot] == [5]
+    assert [each.cursor.seq for each in others] == [6, 7, 8, 9, 10]
+    assert peer.troubles == [trouble]
+    assert peer.cursors == ["99", None, "99", None], "the place is still the one before the gap"
+
+
+async def test_a_snapshot_that_is_no_json_ends_the_follow_typed() -> None:
+    peer = Peer(stream(HELLO, FAR, then="hang"), answer(200, b"<html>"))
+    with pytest.raises(WireError):
+        await collect(peer.follow(after="99"))
+
+
+@pytest.mark.case(121)
+async def test_a_snapshot_older_than_what_was_read_is_passed_over() -> None:
+    late = control("gap", reason="trimmed", requested="1", first=3, cursor=str(PLACES[2]), snapshot=snapshot_of(3, 3))
+    peer = Peer(stream(HELLO, *frames(1, 6), late, *frames(7)))
+    received = await collect(peer.follow())
+    assert [each.cursor.seq for each in received] == ALL
+    assert not any(isinstance(each, ReceivedGap) for each in received)
+
+
+# ---- only some types ----------------------------------------------------------------------------
+
+
+@pytest.mark.case(111)
+async def test_with_types_numbers_that_are_left_out_are_no_hole_and_the_place_moves_behind_them() -> None:
+    far = control("heartbeat", status="active", head=str(PLACES[6]))
+    old = control("heartbeat", status="active", head=str(PLACES[0]))
+    odd = control("heartbeat", status="active", head="soon") + control("heartbeat", status="active")
+    peer = Peer(
+        stream(HELLO, frame(2), frame(4), then="break"),
+        stream(HELLO, control("caught-up", head=str(PLACES[4])), then="break"),
+        stream(HELLO, far, old, odd, then="break"),
+        stream(HELLO, frame(10)),
+    )
+    assert await seqs(peer.follow(types=["text", "tool"])) == [2, 4, 10]
+    assert peer.cursors == [None, str(PLACES[3]), str(PLACES[4]), str(PLACES[6])]
+    assert peer.queries == [b"types=text%2Ctool"] * 4
+
+
+async def test_without_types_a_heartbeat_moves_nothing() -> None:
+    far = control("heartbeat", status="active", head=str(PLACES[6])) + control("caught-up", head=str(PLACES[6]))
+    peer = Peer(stream(HELLO, *frames(1, 2), far, then="break"), stream(*frames(3)))
+    assert await seqs(peer.follow()) == ALL
+    assert peer.cursors == [None, str(PLACES[1])]
 
 
 # ---- a peer that lies ---------------------------------------------------------------------------

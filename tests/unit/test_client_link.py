@@ -29,7 +29,7 @@ def chunked(body: bytes) -> bytes:
 
 
 def address_of(listener: socket.socket) -> str:
-    return f"http://127.0.0.1:{listener.getsockname()[1]}/runs/r/events"
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/runs/r"
 
 
 @asynccontextmanager

@@ -4,8 +4,8 @@ import pytest
 
 from outlast.client.received import ReceivedEvent, ReceivedGap, event_of, gap_of
 from outlast.errors import WireError
-from outlast.log.cursor import Cursor
-from outlast.log.event import Event, StoredEvent
+from outlast.log.cursor import Cursor, Gap, GapReason
+from outlast.log.event import JSON, Event, StoredEvent
 from outlast.wire import native
 from outlast.wire.sse import Parser
 
@@ -65,6 +65,44 @@ def test_a_frame_with_a_nonsensical_place_is_an_error_of_the_wire() -> None:
 def test_a_gap_is_read() -> None:
     said = {"reason": "trimmed", "requested": "3", "first": 9, "cursor": str(PLACE), "from": "tomorrow"}
     assert gap_of(said) == ReceivedGap(reason="trimmed", requested=Cursor(3, None), first=9, cursor=PLACE)
+
+
+@pytest.mark.behaviour("R4")
+def test_a_gap_brings_the_snapshot_and_goes_on_behind_it() -> None:
+    events = [
+        Event("text", "lone \ud83d, \u2028"),
+        Event("audio", b"\x00\xff\r\n", content_type="audio/ogg"),
+        Event("data", b'{"spread":\r\n 1e999}', content_type="application/json"),
+    ]
+    lines = [native.event_json(StoredEvent(cursor=PLACE, event=event, epoch=1, time=0.0)) for event in events]
+    gap = Gap(reason=GapReason.AHEAD, requested=Cursor(99, None), first=1)
+    bridge = native.Bridge(cursor=PLACE, snapshot=native.snapshot(lines, cursor=PLACE))
+    (message,) = Parser().feed(native.gap_frame(gap, bridge))
+    control = native.control_from_frame(message)
+    assert control is not None
+    told = gap_of(control.said)
+    assert (told.cursor, told.reason, told.is_end) == (PLACE, "ahead", False)
+    assert [(each.type, each.data, each.content_type) for each in told.snapshot] == [
+        (event.type, event.data, event.content_type) for event in events
+    ]
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        None,
+        [],
+        {"cursor": "1"},
+        {"cursor": "x", "events": []},
+        {"cursor": "1", "events": [1]},
+        {"cursor": "1", "events": [{"cursor": "1", "type": "a"}]},
+        {"cursor": "1", "events": [{"cursor": "x", "type": "a", "data": 1}]},
+        {"cursor": "1", "events": [{"cursor": "1", "type": "a", "data_base64": "%", "content_type": "a/b"}]},
+    ],
+)
+def test_a_snapshot_that_is_none_is_an_error_of_the_wire(snapshot: JSON) -> None:
+    with pytest.raises(WireError):
+        gap_of({"reason": "ahead", "requested": "3", "first": 1, "cursor": "1", "snapshot": snapshot})
 
 
 def test_a_gap_without_the_place_to_go_on_from_is_an_error_of_the_wire() -> None:

@@ -40,10 +40,12 @@ class Transcript:
         match received:
             case ReceivedEvent():
                 self._event(received)
-            case ReceivedGap(cursor=cursor):
-                if cursor.seq < self._seq:
-                    self._screen.fold()  # it comes anew from there
+            case ReceivedGap(snapshot=snapshot):
+                if self._seq:
+                    self._screen.fold()  # it comes anew
                 self._mark(f"gap: {GAPS.get(received.reason, 'events cannot be served')}", Style.NOTED)
+                for event in snapshot:
+                    self._event(event)
             case _:
                 assert_never(received)
         self._seq = received.cursor.seq
@@ -81,18 +83,22 @@ def as_json(received: Received) -> str:
     """Return what was received as one line of JSON, in ASCII: no payload can act on a terminal."""
     match received:
         case ReceivedEvent():
-            data = data_of(received)
-            said: dict[str, JSON] = {"cursor": str(received.cursor), "seq": received.seq, "type": received.type}
-            if isinstance(data, bytes):
-                said |= {"data_base64": base64.b64encode(data).decode(), "content_type": received.content_type}
-            else:
-                said["data"] = data
+            said = _event_document(received)
         case ReceivedGap():
             gap = {name: str(getattr(received, name)) for name in ("reason", "requested", "cursor")}
-            said = {"gap": {**gap, "first": received.first}}
+            snapshot = [_event_document(event) for event in received.snapshot]
+            said = {"gap": {**gap, "first": received.first, "snapshot": snapshot}}
         case _:
             assert_never(received)
     return json.dumps(said, separators=(",", ":"))
+
+
+def _event_document(received: ReceivedEvent) -> dict[str, JSON]:
+    data = data_of(received)
+    said: dict[str, JSON] = {"cursor": str(received.cursor), "seq": received.seq, "type": received.type}
+    if isinstance(data, bytes):
+        return said | {"data_base64": base64.b64encode(data).decode(), "content_type": received.content_type}
+    return said | {"data": data}
 
 
 def compact(type: str, data: JSON | bytes) -> str:

@@ -9,13 +9,18 @@ Rules:
 4. Silence counts only while we wait for bytes. A slow reader slows the server down and costs no connection.
 5. Only proof of life ends a backoff: an event that the reader took, or a heartbeat. A server that accepts and hangs
    up is tried ever more rarely.
-6. What another try cannot cure ends typed: a refusal, an event too large, bytes that are no frames of ours.
+6. A gap is handed over with its snapshot, or not at all: where the server only says where that is, it is fetched
+   first. A snapshot older than what the reader has taken is passed over, unless the gap is about just that place.
+7. With `types` numbers are skipped on purpose. The place moves on with the head that a heartbeat tells, so that a
+   reader which comes back does not have the same events left out again.
+8. What another try cannot cure ends typed: a refusal, an event too large, bytes that are no frames of ours.
 """
 
 import asyncio
+import json
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -25,8 +30,8 @@ import httpx2
 
 from outlast.backoff import JITTER, delay
 from outlast.client.link import Headers, HeadersOf, Link, Lost, Trouble, direct
-from outlast.client.received import Received, ReceivedEvent, ReceivedGap, event_of, gap_of
-from outlast.errors import InputInvalid, WireError
+from outlast.client.received import Received, ReceivedEvent, ReceivedGap, event_of, gap_of, with_snapshot
+from outlast.errors import CursorInvalid, InputInvalid, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.wire import native
@@ -71,6 +76,7 @@ async def follow(
     run: str,
     *,
     after: Cursor | str | None = None,
+    types: Collection[str] | None = None,
     headers: Headers | HeadersOf | None = None,
     client: httpx2.AsyncClient | None = None,
     on_state: Callable[[LinkState], None] | None = None,
@@ -79,7 +85,8 @@ async def follow(
     """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
 
     `url` is where Outlast's routes are, such as `http://127.0.0.1:8400`. A lost connection is made again, for as
-    long as it takes; events that cannot be served are told as a `ReceivedGap`. `headers` may be a callable, sync or
+    long as it takes; events that cannot be served are told as a `ReceivedGap`, whose snapshot replaces what was read so
+    far. With `types` only events of these types come, and the terminal event. `headers` may be a callable, sync or
     async: it is asked before every try, and once more after a 401. `on_state` hears what becomes of the connection.
 
     Raises the `Refusal` that the server answered (`RunNotFound`, `Unauthenticated`, …), `InputInvalid` for an
@@ -90,12 +97,12 @@ async def follow(
     cursor = after if isinstance(after, Cursor) else Cursor.parse(after or "")
     async with AsyncExitStack() as stack:
         used = client if client is not None else await stack.enter_async_context(direct())
-        reader = _Reader(partial(Link, used, address), cursor, headers, on_state or _unheard, jitter)
+        connect = partial(Link, used, address, types=None if types is None else ",".join(types))
+        reader = _Reader(connect, cursor, headers, on_state or _unheard, jitter, is_dense=types is None)
         stack.push_async_callback(reader.close)
-        while (messages := await reader.receive()) is not None:
-            for received in reader.accept(messages):
-                yield received
-                reader.take(received)
+        while (received := await reader.next()) is not None:
+            yield received
+            reader.take(received)
 
 
 def _address(url: str, run: str) -> str:
@@ -107,11 +114,18 @@ def _address(url: str, run: str) -> str:
         raise InputInvalid("A url begins with http:// or https:// and names a host, such as http://127.0.0.1:8400.")
     if run in {"", ".", ".."}:
         raise InputInvalid("This is no run's id.")
-    return f"{url.rstrip('/')}/runs/{quote(run, safe='')}/events"
+    return f"{url.rstrip('/')}/runs/{quote(run, safe='')}"
 
 
 def _unheard(_state: LinkState) -> None:
     """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unbridged:
+    """A gap whose snapshot is still to be fetched."""
+
+    gap: ReceivedGap
 
 
 class _Reader:
@@ -124,8 +138,11 @@ class _Reader:
         headers: Headers | HeadersOf | None,
         tell: Callable[[LinkState], None],
         jitter: Callable[[], float],
+        *,
+        is_dense: bool,
     ) -> None:
         self._connect = connect
+        self._is_dense = is_dense
         self._cursor = cursor
         self._headers = headers
         self._tell = tell
@@ -133,10 +150,23 @@ class _Reader:
         self._link: Link | None = None
         self._lost: Lost | None = None  # found among frames, acted on before the next ones are asked for
         self._over = False
+        self._accepted: Iterator[Received | _Unbridged] = iter(())
         self._failures = 0
         self._skipped_at: Cursor | None = None
 
-    async def receive(self) -> Sequence[Message] | None:
+    async def next(self) -> Received | None:
+        """Return what comes next that the reader has not taken yet; None when nothing more will come."""
+        while True:
+            for accepted in self._accepted:
+                received = await self._fetch(accepted) if isinstance(accepted, _Unbridged) else accepted
+                if received is not None:
+                    return received
+            messages = await self._receive()
+            if messages is None:
+                return None
+            self._accepted = self._accept(messages)
+
+    async def _receive(self) -> Sequence[Message] | None:
         """Return the next frames, over however many connections; None when nothing more will come.
 
         Without a deadline: a run may be silent for as long as it likes, and a server away.
@@ -155,7 +185,7 @@ class _Reader:
                 raise FrameTooLarge(sentence, last_id=error.last_id, messages=()) from None
         return None
 
-    def accept(self, messages: Sequence[Message]) -> Iterator[Received]:
+    def _accept(self, messages: Sequence[Message]) -> Iterator[Received | _Unbridged]:
         """Yield what the reader has not taken yet; nothing more once the connection turned out to be of no use."""
         for message in messages:
             if self._over or self._lost is not None:
@@ -171,6 +201,24 @@ class _Reader:
         if isinstance(received, ReceivedEvent):
             self._failures = 0
             self._over = received.is_terminal
+        else:
+            self._over = received.is_end
+
+    async def _fetch(self, unbridged: _Unbridged) -> ReceivedGap | None:
+        """Return the gap with its snapshot; None when that cannot be had now. The stream waits meanwhile."""
+        assert self._link is not None, "it told the gap"
+        try:
+            said = json.loads(await self._link.snapshot(self._headers))
+            gap = with_snapshot(unbridged.gap, said)
+        except Lost as lost:
+            self._lost = lost
+        except (ValueError, RecursionError) as error:
+            raise WireError("A snapshot is not JSON.") from error
+        else:
+            if gap.cursor.seq >= unbridged.gap.cursor.seq:
+                return gap
+            self._lost = Lost(Trouble.FOREIGN)  # something between us and the server keeps what is out of date
+        return None
 
     async def close(self) -> None:
         """Let go of the connection. Harmless twice."""
@@ -199,7 +247,7 @@ class _Reader:
         received = event_of(message)
         if received is None or received.seq <= self._cursor.seq:
             return None
-        if received.seq == self._cursor.seq + 1:
+        if received.seq == self._cursor.seq + 1 or not self._is_dense:
             return received
         if self._skipped_at == self._cursor:
             raise WireError(f"The peer left out what follows {self._cursor}, and did so again when asked for it.")
@@ -207,7 +255,7 @@ class _Reader:
         self._lost = Lost(Trouble.SKIPPED)
         return None
 
-    def _hear(self, control: native.Control) -> ReceivedGap | None:
+    def _hear(self, control: native.Control) -> ReceivedGap | _Unbridged | None:
         """Take in a control frame; one that this version does not know says nothing to it (M3)."""
         match control.name:
             case "hello":
@@ -217,15 +265,32 @@ class _Reader:
             case "heartbeat":
                 self._tell(Live(beat=control.said))
                 self._failures = 0
+                self._move_to(control.said.get("head"))
+            case "caught-up":
+                self._move_to(control.said.get("head"))
             case "drain":
                 self._lost = Lost(Trouble.DRAINING, pause=_share(control.said.get("spread"), self._jitter()))
             case "end":
                 self._over = True
             case "gap":
-                return gap_of(control.said)
+                return self._gap(control.said)
             case _:
                 pass
         return None
+
+    def _gap(self, said: Mapping[str, JSON]) -> ReceivedGap | _Unbridged | None:
+        gap = gap_of(said)
+        if gap.requested.seq != self._cursor.seq and gap.cursor.seq <= self._cursor.seq:
+            return None
+        return _Unbridged(gap) if "snapshot" not in said and "snapshot_url" in said else gap
+
+    def _move_to(self, head: JSON) -> None:
+        """Move behind what was left out: all that we asked for has come, up to there."""
+        if self._is_dense or not isinstance(head, str):
+            return
+        with suppress(CursorInvalid):
+            place = Cursor.parse(head)
+            self._cursor = place if place.seq > self._cursor.seq else self._cursor
 
 
 def _share(spread: object, jitter: float) -> float:

@@ -31,6 +31,8 @@ BEATS: Final = 2.5
 """Heartbeats of silence before a connection is given up: two may be lost, and the third half over."""
 LONGEST_BEAT: Final = 120.0
 """Seconds between heartbeats that are believed: beyond it a dead connection would never be noticed."""
+SNAPSHOT_WITHIN: Final = 300.0
+"""Seconds for a snapshot: 256 MiB, as much as a log may hold, over a line of 7 Mbit/s."""
 RETRIED: Final = frozenset({408, 425, 429})
 """Statuses below 500 that ask for another try."""
 LOCAL: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
@@ -78,9 +80,10 @@ def direct() -> httpx2.AsyncClient:
 class Link:
     """One connection, from its request to its end."""
 
-    def __init__(self, client: httpx2.AsyncClient, address: str) -> None:
+    def __init__(self, client: httpx2.AsyncClient, address: str, *, types: str | None = None) -> None:
         self._client = client
         self._address = address
+        self._asked = {} if types is None else {"types": types}
         self._parser = Parser()
         self._response: httpx2.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
@@ -138,6 +141,28 @@ class Link:
             self._oversize = error  # told when the frames before it have been taken
             return error.messages
 
+    async def snapshot(self, headers: Headers | HeadersOf | None) -> bytes:
+        """Fetch the snapshot of the log, beside the stream. Raises `Lost`, and whatever a `headers` callable raises.
+
+        It is asked for where the log is, wherever the server says that it is: credentials go nowhere else.
+        """
+        try:
+            async with asyncio.timeout(SNAPSHOT_WITHIN):
+                answer = await self._client.get(
+                    f"{self._address}/snapshot",
+                    params=self._asked,
+                    headers={**await _headers(headers), "accept": "application/json"},
+                    timeout=ESTABLISH,
+                    follow_redirects=False,
+                )
+        except TimeoutError:
+            raise Lost(Trouble.SILENT) from None
+        except httpx2.RequestError as error:
+            raise Lost(Trouble.BROKEN) from error
+        if answer.status_code != HTTPStatus.OK:
+            raise Lost(Trouble.BUSY, pause=_seconds(answer.headers.get("retry-after", "")))
+        return answer.content
+
     async def close(self) -> None:
         """Let go of the connection. Harmless twice."""
         response, self._response, self._chunks = self._response, None, None
@@ -149,7 +174,9 @@ class Link:
         ours = {"accept": "text/event-stream", "accept-encoding": "identity", "cache-control": "no-cache"}
         if cursor.seq:
             ours["last-event-id"] = str(cursor)
-        request = self._client.build_request("GET", self._address, headers={**headers, **ours}, timeout=None)
+        request = self._client.build_request(
+            "GET", f"{self._address}/events", params=self._asked, headers={**headers, **ours}, timeout=None
+        )
         self._response = await self._client.send(request, stream=True, follow_redirects=False)
         return self._response.status_code
 

@@ -1,7 +1,7 @@
 """What a reader receives: the events of a log, and the gaps that are told where events cannot be served."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from outlast.errors import CursorInvalid, WireError
@@ -51,16 +51,23 @@ class ReceivedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedGap:
-    """The events after `requested` cannot be served, and the stream goes on after `cursor`.
+    """The events after `requested` cannot be served: `snapshot` replaces all that came before, `cursor` is its place.
 
-    `reason` is `trimmed`, `ahead` or `mismatch`; `first` is the oldest seq still readable. What a reader made of the
-    events up to `requested` may be wrong: events from `cursor` on come anew.
+    `reason` is `trimmed`, `ahead` or `mismatch`; `first` is the oldest seq still readable. The snapshot is what is left
+    of the log up to `cursor`, after rewinds and with adjacent texts merged: build your state from it anew. Events after
+    `cursor` follow.
     """
 
     reason: str
     requested: Cursor
     first: int
     cursor: Cursor
+    snapshot: tuple[ReceivedEvent, ...] = ()
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the log ends within the snapshot."""
+        return bool(self.snapshot) and self.snapshot[-1].is_terminal
 
 
 Received: TypeAlias = ReceivedEvent | ReceivedGap
@@ -76,10 +83,10 @@ def event_of(message: Message) -> ReceivedEvent | None:
 
 
 def gap_of(said: Mapping[str, JSON]) -> ReceivedGap:
-    """Return the gap that a control frame tells. Raises `WireError`."""
+    """Return the gap that a control frame tells, with the snapshot if it is in there. Raises `WireError`."""
     first = said.get("first")
     try:
-        return ReceivedGap(
+        gap = ReceivedGap(
             reason=str(said.get("reason")),
             requested=Cursor.parse(str(said.get("requested"))),
             first=first if isinstance(first, int) else 1,
@@ -87,3 +94,21 @@ def gap_of(said: Mapping[str, JSON]) -> ReceivedGap:
         )
     except CursorInvalid as error:
         raise WireError("A gap does not tell where the stream goes on.") from error
+    return with_snapshot(gap, said["snapshot"]) if "snapshot" in said else gap
+
+
+def with_snapshot(gap: ReceivedGap, said: JSON) -> ReceivedGap:
+    """Return `gap` with the snapshot that a server told. Raises `WireError`."""
+    events = said.get("events") if isinstance(said, Mapping) else None
+    if not (isinstance(said, Mapping) and isinstance(events, list)):
+        raise WireError("A snapshot is no JSON object with its events.")
+    try:
+        cursor = Cursor.parse(str(said.get("cursor")))
+    except CursorInvalid as error:
+        raise WireError("A snapshot does not tell its place.") from error
+    return replace(gap, cursor=cursor, snapshot=tuple(map(_event_in, events)))
+
+
+def _event_in(said: JSON) -> ReceivedEvent:
+    cursor, event = native.event_from_json(said if isinstance(said, Mapping) else {})
+    return ReceivedEvent(cursor=cursor, event=event)

@@ -35,7 +35,7 @@ const ASK_AGAIN = new Set([408, 425, 429]);
  * @typedef {{seq: number, cursor: string, type: string, data: any}} LogEvent  data is JSON, or a Uint8Array
  * @typedef {{kind: "events", events: LogEvent[]}
  *   | {kind: "control", name: string, data: any}
- *   | {kind: "gap", data: any}
+ *   | {kind: "gap", data: any, events: LogEvent[]}  events are the snapshot: they replace all that came before
  *   | {kind: "link", phase: "connecting" | "live" | "ended"}
  *   | {kind: "link", phase: "lost", reason: string, retryAt: number}
  *   | {kind: "link", phase: "refused", status: number, code: string, detail: string}} Item
@@ -128,6 +128,12 @@ function dataOf(frame) {
   if (frame.contentType === null) return data;
   const bytes = Uint8Array.from(atob(data.data_base64), (character) => character.charCodeAt(0));
   return frame.contentType === "application/json" ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
+}
+
+/** The event that a snapshot, a page or an envelope tells. @param {any} said @returns {LogEvent} */
+function eventIn({ cursor, seq, type, data, data_base64, content_type = null }) {
+  const text = content_type === null ? JSON.stringify(data) : JSON.stringify({ data_base64 });
+  return { seq, cursor, type, data: dataOf({ event: type, id: cursor, data: text, contentType: content_type }) };
 }
 
 /** @param {string | null} cursor */
@@ -228,7 +234,7 @@ export class Follow {
       const ending = await this.#answered(response);
       if (ending) return ending;
       yield { kind: "link", phase: "live" };
-      return yield* this.#read(/** @type {ReadableStream<Uint8Array>} */ (response.body), alarm);
+      return yield* this.#read(/** @type {ReadableStream<Uint8Array>} */ (response.body), alarm, abort.signal);
     } catch (error) {
       if (error instanceof SyntaxError) return { lost: "the stream is not what it should be" };
       if (this.#terminal) return { ended: true };
@@ -252,9 +258,10 @@ export class Follow {
   /**
    * @param {ReadableStream<Uint8Array>} body
    * @param {Alarm} alarm
+   * @param {AbortSignal} signal
    * @returns {AsyncGenerator<Item, Ending>}
    */
-  async *#read(body, alarm) {
+  async *#read(body, alarm, signal) {
     const parser = new Parser();
     const reader = body.getReader();
     for (;;) {
@@ -262,7 +269,9 @@ export class Follow {
       const { value, done } = await reader.read();
       alarm.clear();
       if (done) return this.#terminal ? { ended: true } : { lost: "the connection was closed" };
-      for (const item of this.#items(parser.push(value))) {
+      for (const found of this.#items(parser.push(value))) {
+        const item = found.kind === "gap" ? await this.#bridge(found.data, signal) : found;
+        if (item === null) continue;
         yield item;
         if (item.kind === "control" && item.name === "end") return { ended: true };
       }
@@ -295,6 +304,27 @@ export class Follow {
     yield* this.#hand(events);
   }
 
+  /**
+   * Get over a gap: its snapshot is in it, or is fetched before anything is handed over.
+   * @param {any} data @param {AbortSignal} signal @returns {Promise<Item | null>} null for what is out of date
+   */
+  async #bridge(data, signal) {
+    const taken = seqOf(this.cursor);
+    if (seqOf(String(data.requested)) !== taken && seqOf(String(data.cursor)) <= taken) return null;
+    let snapshot = data.snapshot ?? { cursor: data.cursor, events: [] };
+    if (data.snapshot === undefined && data.snapshot_url !== undefined) {
+      const url = this.#url.replace(/\/events(?=\?|$)/, "/snapshot"); // wherever the server says that it is
+      const response = await this.#fetch(url, { signal, cache: "no-store" });
+      if (!response.ok) throw new SyntaxError("no snapshot");
+      snapshot = await response.json();
+      if (!(seqOf(snapshot.cursor) >= seqOf(String(data.cursor)))) throw new SyntaxError("an old snapshot");
+    }
+    const events = snapshot.events.map(eventIn);
+    this.cursor = String(snapshot.cursor);
+    this.#terminal = TERMINALS.has(events.at(-1)?.type);
+    return { kind: "gap", data, events };
+  }
+
   /** @param {LogEvent[]} events @returns {Generator<Item, void>} */
   *#hand(events) {
     const newest = events.at(-1);
@@ -310,9 +340,7 @@ export class Follow {
     if (name === "hello" && data.heartbeat > 0) this.#interval = 1_000 * data.heartbeat;
     if (name === "heartbeat") this.#failures = 0;
     if (name === "drain") this.#floor = 1_000 * (Number(data.spread) || 0) * this.#random();
-    if (name !== "gap") return { kind: "control", name, data };
-    this.cursor = String(data.cursor);
-    return { kind: "gap", data };
+    return name === "gap" ? { kind: "gap", data, events: [] } : { kind: "control", name, data };
   }
 
   /** Milliseconds before the next connection: at least half of the step, and no sooner than the server said. */

@@ -299,7 +299,7 @@ class View {
       this.#heard = performance.now();
       if (item.kind === "events") this.#take(item.events);
       else if (item.kind === "link") this.#linked(item);
-      else if (item.kind === "gap") this.#skip(item.data);
+      else if (item.kind === "gap") this.#skip(item.data, item.events);
       else if (item.name === "heartbeat") this.learn(item.data);
     }
   }
@@ -329,9 +329,10 @@ class View {
     if (events.some((event) => event.type.startsWith("run."))) this.look();
   }
 
-  /** @param {any} gap */
-  #skip(gap) {
-    this.#transcript.skip(brief(gap.reason, 60), parseInt(gap.cursor, 10));
+  /** @param {any} gap @param {import("./outlast.js").LogEvent[]} snapshot */
+  #skip(gap, snapshot) {
+    this.#transcript.skip(brief(gap.reason, 60), 0);
+    this.#transcript.take(snapshot);
     this.#showAll();
   }
 

@@ -18,9 +18,9 @@ from hashlib import blake2b
 from typing import Final, Protocol, assert_never, cast
 
 from outlast import lease
-from outlast.errors import WireError
+from outlast.errors import CursorInvalid, WireError
 from outlast.log.cursor import Cursor, Gap
-from outlast.log.event import CONTROL_PREFIX, JSON, OWN_PREFIX, StoredEvent, encode_json
+from outlast.log.event import CONTROL_PREFIX, JSON, JSON_TYPE, OWN_PREFIX, Event, StoredEvent, encode_json
 from outlast.log.event import restore as restore_event
 from outlast.recovery import RecoveryPolicy, is_fresh
 from outlast.run import Cancelled, Cause, Completed, Failed, Outcome, RecoveryBudget, Run, Status, describe
@@ -358,3 +358,18 @@ def stored_from_frame(message: Message) -> StoredEvent | None:
     cursor = Cursor.parse(message.id)
     payload, content_type = sse.restore(message.data, message.content_type)
     return StoredEvent(cursor=cursor, event=restore_event(message.event, payload, content_type), epoch=0, time=0.0)
+
+
+def event_from_json(said: Mapping[str, JSON]) -> tuple[Cursor, Event]:
+    """Return the event of a page, a line, an envelope or a snapshot.
+
+    JSON comes back with the same meaning, written on one line; other payloads byte for byte. Raises `WireError`.
+    """
+    try:
+        cursor, type = Cursor.parse(str(said["cursor"])), str(said["type"])
+        if "data" in said:
+            return cursor, restore_event(type, json.dumps(said["data"], separators=(",", ":")).encode(), JSON_TYPE)
+        payload = base64.b64decode(str(said["data_base64"]), validate=True)
+        return cursor, restore_event(type, payload, str(said["content_type"]))
+    except (LookupError, ValueError, CursorInvalid) as error:
+        raise WireError("An event in JSON lacks its cursor, its type or its data.") from error

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -33,6 +34,9 @@ PAGE: Final = 500
 LARGEST_PAGE: Final = 1000
 LONGEST_WAIT: Final = 60
 """Seconds a page may wait for its first event: proxies cut what is silent for longer."""
+
+_KEPT: Final = frozenset({"owner", "types"})
+"""What of a query makes another snapshot."""
 
 
 class Events:
@@ -105,8 +109,7 @@ class Events:
 
     async def _locate(self, request: Request, run: Run, requested: Cursor, view: View) -> Place:
         place = await locate(self._logs, run.log, requested)
-        url = f"{request.scope.get('root_path', '')}/runs/{run.id}/snapshot"
-        return await self._snapshots.bridge(run.log, place, view, url=url)
+        return await self._snapshots.bridge(run.log, place, view, url=_snapshot_url(request, run))
 
     async def _page(self, request: Request, owner: str) -> ASGIApp:
         requested, view = cursor_of(request), view_of(request)
@@ -142,6 +145,12 @@ def busy(*, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) ->
     response = Response(sse.HELLO_COMMENT + native.retry_hint(RETRY_AFTER_TROUBLE), status)
     response.raw_headers += [*HEADERS, *headers]
     return response
+
+
+def _snapshot_url(request: Request, run: Run) -> str:
+    """Return where a client that asked this finds the snapshot it would be shown."""
+    query = urlencode({name: value for name, value in request.query_params.items() if name in _KEPT})
+    return f"{request.scope.get('root_path', '')}/runs/{run.id}/snapshot{'?' if query else ''}{query}"
 
 
 async def _document(
