@@ -195,7 +195,7 @@ def become(program: str, *arguments: str) -> int:
     """Replace this process, so that signals and the exit code are the program's own."""
     path = str(PROGRAMS / f"{program}{SUFFIX}")
     if os.name != "nt":  # there exec returns to the prompt before the program has ended
-        os.execv(path, [program, *arguments])  # noqa: S606 - no shell is wanted
+        os.execv(path, [path, *arguments])  # noqa: S606 - no shell is wanted; Python finds its packages by this name
     return subprocess.call([path, *arguments])
 
 
