@@ -13,6 +13,7 @@ from pathlib import Path
 from bench import report
 from docs import diagram, options, plans
 from outlast import errors, lease, recovery
+from outlast.assembly.metrics import FAMILIES, PREFIX
 from outlast.log import limits
 from outlast.run import FailureCode
 from outlast.server.routes import problem
@@ -80,6 +81,17 @@ def failures() -> str:
     return ", ".join(f"`{code}`" for code in FailureCode) + "."
 
 
+def metrics() -> str:
+    """Return every metric of `/metrics`."""
+    rows = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]
+    rows += [
+        f"| `{PREFIX}{name}` | {family.kind.__name__.lower()} | {', '.join(f'`{label}`' for label in family.labels)} | "
+        f"{family.says} |"
+        for name, family in FAMILIES.items()
+    ]
+    return "\n".join(rows)
+
+
 def measurements() -> str:
     """Return what the bench found when it was last run, and on what."""
     documents = list(report.read())
@@ -110,7 +122,7 @@ def _constants(module: object) -> str:
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     each.__name__: each
-    for each in (transitions, plan, policy, leases, log_limits, settings, codes, bare, failures, measurements)
+    for each in (transitions, plan, policy, leases, log_limits, settings, codes, bare, failures, metrics, measurements)
 }
 
 

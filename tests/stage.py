@@ -11,6 +11,7 @@ from typing import Any, Self
 import httpx2
 from starlette.types import ASGIApp
 
+from outlast.errors import RunNotFound
 from outlast.facts import Fact
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
@@ -21,6 +22,7 @@ from outlast.server.conditions import Conditions
 from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
 from outlast.server.routes import build
+from outlast.server.routes.entrance import Entrance
 from outlast.server.seats import Seats
 from outlast.stores.base import Head, Loaded, LogStore, LogSubscription, NewClaim, RunStore, Store
 from outlast.stores.sqlite import SQLiteStore
@@ -323,6 +325,8 @@ async def site(
         policy=policy,
         describe_node=lambda: {"boot_id": "b00t", "workers": ["chat"], "loop_lag": 0.25},
         seats=seats,
+        check_ready=lambda: intake.check_open(letting_in=True),
+        expose=lambda: b"# nothing\n",
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(hub.run())
@@ -330,6 +334,15 @@ async def site(
         async with httpx2.AsyncClient(transport=StreamingTransport(app), base_url=BASE) as client:
             yield Site(stage=stage, hub=hub, app=app, client=client)
         hub.close()
+
+
+def entrance() -> Entrance:
+    """Return the way in to doors that stand alone: nobody has a run here."""
+
+    async def load(_owner: str, _id: str) -> Run:
+        raise RunNotFound("There is no such run.")
+
+    return Entrance(Access(report=lambda _fact: None), load, Seats())
 
 
 class Wire:

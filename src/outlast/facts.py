@@ -7,6 +7,7 @@ a node's), so whatever prints facts cannot leak a payload, a label or a name fro
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
 from outlast.run import Cause, FailureCode, Limit, Status
@@ -55,11 +56,12 @@ class PrerequisiteFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettled:
-    """A run has its outcome."""
+    """A run has its outcome; `limit` is the part of its budget that was spent, for one that is exhausted."""
 
     run: str
     status: Status
     code: FailureCode | None
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +97,15 @@ class ControllerStoodDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCalled:
-    """The worker is about to be called; `call` is the charged number."""
+    """The worker is about to be called; `call` is the charged number.
+
+    `waited` is the seconds since the claim, for the first call of a controller.
+    """
 
     run: str
     epoch: int
     call: int
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +158,48 @@ class NodeBuried:
     node: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsAppended:
+    """A batch of events is durable; `seconds` is how long the store took. Told only where somebody counts."""
+
+    run: str
+    events: int
+    bytes: int
+    seconds: float
+
+
+class Departure(StrEnum):
+    """Why a reader is no longer served."""
+
+    ENDED = "ended"
+    """It was told that the log has ended."""
+    LEFT = "left"
+    """Its client went away."""
+    STALLED = "stalled"
+    """Its client took nothing for too long and was dropped."""
+    DRAINED = "drained"
+    """It was sent to another node."""
+    EXPIRED = "expired"
+    """Its credentials ran out while it read, and it was asked to sign in again."""
+    TROUBLE = "trouble"
+    """The store failed, and it was asked to come again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOpened:
+    """A reader is being served."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderClosed:
+    """A reader is no longer served."""
+
+    run: str
+    departure: Departure
+
+
 Fact: TypeAlias = (
     NodeStarted
     | NodeStopped
@@ -170,6 +218,9 @@ Fact: TypeAlias = (
     | AbortFailed
     | StoreTroubled
     | HookTroubled
+    | EventsAppended
+    | ReaderOpened
+    | ReaderClosed
 )
 
 Report: TypeAlias = Callable[[Fact], None]

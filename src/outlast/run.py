@@ -171,7 +171,7 @@ class Run:
     that may appear in our own logs. Times are seconds by the store's clock. `lease_until` is the end of the
     *holder's* lease, joined in by the store; it is None when nobody holds the run or the holder has no lease.
     `cause` is why the last controller let go, None when it never said. `not_before` is the earliest time of the
-    next claim; `wake_at` is when a parked run wants to be woken.
+    next claim; `wake_at` is when a parked run wants to be woken. `traceparent` names the trace of whoever started it.
     """
 
     owner: str
@@ -183,6 +183,7 @@ class Run:
     status: Status = Status.QUEUED
     thread: str | None = None
     metadata: bytes = b"{}"
+    traceparent: str | None = None
     epoch: int = 0
     claim: str | None = None
     holder: str | None = None

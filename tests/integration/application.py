@@ -93,3 +93,10 @@ async def mortal(run: ActiveRun) -> None:
     """Take the whole process down, every time."""
     await run.emit("last words")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@outlast.worker("forgetful")
+async def forgetful(run: ActiveRun) -> None:
+    """Run out of memory, every time."""
+    await run.emit("so far")
+    raise MemoryError

@@ -8,8 +8,12 @@ import pytest
 from outlast.assembly.lines import record
 from outlast.facts import (
     ControllerPaused,
+    Departure,
+    EventsAppended,
     Fact,
     NodeStarted,
+    ReaderClosed,
+    ReaderOpened,
     RunClaimed,
     RunReleased,
     RunSettled,
@@ -63,6 +67,23 @@ def test_a_planned_hand_off_is_no_trouble(cause: Cause, level: int, caplog: pyte
     caplog.set_level(logging.INFO, "outlast")
     record(RunReleased(run="l1", cause=cause))
     assert caplog.records[0].levelno == level
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        ReaderOpened(run="l1"),
+        ReaderClosed(run="l1", departure=Departure.LEFT),
+        EventsAppended(run="l1", events=1, bytes=2, seconds=0.1),
+    ],
+)
+def test_what_comes_with_every_reader_or_batch_is_a_detail(fact: Fact, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outlast")
+    record(fact)
+    assert not caplog.records
+    caplog.set_level(logging.DEBUG, "outlast")
+    record(fact)
+    assert [entry.levelno for entry in caplog.records] == [logging.DEBUG]
 
 
 def test_what_goes_well_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,9 +4,12 @@ import asyncio
 import threading
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from outlast import Outlast
+from outlast.assembly.metrics import FAMILIES, PREFIX
+from outlast.testing.asgi import StreamingTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -30,3 +33,37 @@ async def test_a_start_that_is_cancelled_leaves_nothing_running(tmp_path: Path, 
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("outlast")] == []
     async with outlast:  # and it can begin again
         pass
+
+
+def client(outlast: Outlast) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(transport=StreamingTransport(outlast.app), base_url="http://localhost")
+
+
+async def test_a_node_is_ready_from_its_start_until_it_begins_to_close() -> None:
+    outlast = Outlast("sqlite://")
+    async with client(outlast) as http:
+        assert (await http.get("/readyz")).json()["code"] == "not_started"
+        async with outlast:
+            assert (await http.get("/readyz")).status_code == 200
+            outlast.begin_close()
+            await asyncio.sleep(0)
+            refused = await http.get("/readyz")
+            assert (refused.status_code, refused.json()["code"]) == (503, "draining")
+            assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_without_being_asked_for_there_are_no_numbers() -> None:
+    outlast = Outlast("sqlite://")
+    async with outlast, client(outlast) as http:
+        assert (await http.get("/metrics")).status_code == 404
+
+
+async def test_every_gauge_there_is_is_asked_of_the_running_node() -> None:
+    outlast = Outlast("sqlite://", metrics=True)
+    async with outlast, client(outlast) as http:
+        await http.get("/healthz")
+        text = (await http.get("/metrics")).text
+    gauges = {name for name in FAMILIES if f"# TYPE {PREFIX}{name} gauge" in text}
+    assert gauges == {"runs_held", "readers", "feeds", "loop_lag_seconds", "lease_left_seconds"}
+    lease_left = float(text.split(f"\n{PREFIX}lease_left_seconds ")[1].split("\n")[0])
+    assert 0 < lease_left <= 15

@@ -39,6 +39,8 @@ def test_a_keyword_that_was_not_given_leaves_the_variable_its_say() -> None:
         ("OUTLAST_HOSTS", "a.example, b.example,", "hosts", ("a.example", "b.example")),
         ("OUTLAST_ALLOW_ANONYMOUS", "yes", "allow_anonymous", True),
         ("OUTLAST_ALLOW_ANONYMOUS", "0", "allow_anonymous", False),
+        ("OUTLAST_METRICS", "1", "metrics", True),
+        ("OUTLAST_TRACING", "1", "tracing", True),
         ("OUTLAST_RECOVERY_TAKEOVERS", "3", "recovery", RecoveryPolicy(takeovers=3)),
         ("OUTLAST_RECOVERY_BASE", "0.5", "recovery", RecoveryPolicy(base=0.5)),
         ("OUTLAST_LIMITS_EVENTS", "10", "limits", LogLimits(events=10)),

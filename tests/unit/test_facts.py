@@ -19,6 +19,7 @@ OUR_TEXT = {
     "error": "the name of an exception's type",
     "frames": "files, lines and functions",
     "during": "the name of one of our loops",
+    "hook": "the name of a kind of hook",
 }
 """The members that are text, and why that text cannot come from outside."""
 
@@ -38,8 +39,8 @@ def test_a_fact_holds_enums_numbers_and_minted_ids(fact: type) -> None:
 
 
 @pytest.mark.parametrize("fact", EVERY, ids=lambda fact: fact.__name__)
-def test_a_fact_is_about_a_run_a_node_or_a_loop_of_ours(fact: type) -> None:
-    assert {"run", "node", "during"} & set(get_type_hints(fact))
+def test_a_fact_is_about_a_run_a_node_a_loop_of_ours_or_a_hook(fact: type) -> None:
+    assert {"run", "node", "during", "hook"} & set(get_type_hints(fact))
 
 
 def test_the_union_of_facts_names_each_of_them_once() -> None:

@@ -16,6 +16,7 @@ from outlast.errors import (
     ThreadBusy,
     UnknownWorker,
 )
+from outlast.facts import Fact, Report, RunSettled
 from outlast.log.event import JSON
 from outlast.run import Run, Status
 from outlast.server.conditions import Admit, Conditions
@@ -34,11 +35,15 @@ async def store() -> AsyncIterator[SQLiteStore]:
     await store.close()
 
 
-def intake(store: SQLiteStore, *, admit: Admit | None = None, door: Door = Door.OPEN) -> Intake:
+def intake(
+    store: SQLiteStore,
+    *,
+    admit: Admit | None = None,
+    door: Door = Door.OPEN,
+    report: Report = lambda _fact: None,
+) -> Intake:
     minted = iter(range(1000))
-    conditions = Conditions(
-        report=lambda _fact: None, mint=lambda: f"minted-{next(minted)}", jitter=lambda: 0.5, admit=admit
-    )
+    conditions = Conditions(report=report, mint=lambda: f"minted-{next(minted)}", jitter=lambda: 0.5, admit=admit)
     opened = Intake(store.runs, {"chat"}, conditions)
     opened.door = door
     return opened
@@ -169,6 +174,20 @@ async def test_a_stop_of_an_unknown_id_is_kept_and_an_impossible_id_is_refused(s
     assert started.run.status is Status.CANCELLED
     with pytest.raises(InputInvalid):
         await opened.stop(owner="", id="a b")
+
+
+@pytest.mark.behaviour("B16")
+async def test_a_run_that_a_stop_settles_without_a_controller_is_reported_once(store: SQLiteStore) -> None:
+    facts: list[Fact] = []
+    opened = intake(store, report=facts.append)
+    await opened.start(owner="", worker="chat", input=1, id="queued")
+    await opened.stop(owner="", id="early")
+    assert facts == []
+    for _ in range(2):
+        await opened.stop(owner="", id="queued")
+        await opened.start(owner="", worker="chat", input=1, id="early")
+    assert [fact.status for fact in facts if isinstance(fact, RunSettled)] == [Status.CANCELLED] * 2
+    assert len({fact.run for fact in facts if isinstance(fact, RunSettled)}) == len(facts) == 2
 
 
 @pytest.mark.behaviour("A5")

@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 
 from outlast.errors import StoreError, StoreUnavailable
-from outlast.facts import ControllerPaused, ControllerResumed, ControllerStoodDown, RunClaimed, StoreTroubled
+from outlast.facts import (
+    ControllerPaused,
+    ControllerResumed,
+    ControllerStoodDown,
+    RunClaimed,
+    RunReleased,
+    StoreTroubled,
+)
 from outlast.lease import LeasePolicy
 from outlast.recovery import RecoveryPolicy
-from outlast.run import Status
+from outlast.run import Cause, Status
+from outlast.server.node import ANSWERED_WITHIN
 from outlast.server.renewal import Renewed
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Gate, LateAnswer, Moment, Script, Standstill
@@ -138,20 +146,50 @@ async def test_a_stumble_shorter_than_a_renewal_postpones_nothing() -> None:
         await judged(cluster)
 
 
+async def test_a_node_whose_store_is_away_says_so_after_a_while_and_until_it_is_back() -> None:
+    async with Cluster({"chat": working()}) as cluster:
+        script = Script()
+        member = await cluster.join("a", faults=script)
+        await asyncio.sleep(ANSWERED_WITHIN + 1)
+        assert member.node.is_answered
+        script.add("due", ErrorBefore(StoreUnavailable("away")), times=20)
+        await asyncio.sleep(ANSWERED_WITHIN - 1)
+        assert member.node.is_answered
+        await asyncio.sleep(2)
+        assert not member.node.is_answered
+        await asyncio.sleep(20)
+        assert member.node.is_answered
+
+
+async def test_a_node_tells_what_it_holds_and_what_is_left_of_its_lease() -> None:
+    async with Cluster({"chat": working()}) as cluster:
+        member = await cluster.join("a")
+        assert member.node.held == 0
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        assert member.node.held == 1
+        assert TTL - LeasePolicy().renew_every - 1 < member.node.lease_left <= TTL
+        await judged(cluster)
+        assert member.node.held == 0
+
+
 # ---- what it holds and does not know of (rule 4) ------------------------------------------------
 
 
-@pytest.mark.behaviour("O1", "H21")
+@pytest.mark.behaviour("O1", "H21", "B16")
 @pytest.mark.parametrize("fault", [ErrorAfter(StoreError("odd")), ErrorAfter(ValueError("odd"))])
 async def test_a_claim_whose_answer_nobody_can_read_is_released(fault: ErrorAfter) -> None:
     worker = ScriptedWorker(lambda _call: [Return(1)])
     script = Script()
     script.add("claim", fault)
     async with Cluster({"chat": worker}) as cluster:
-        await cluster.join("a", faults=script)
+        member = await cluster.join("a", faults=script)
         await cluster.start("chat", "r1")
         row = await cluster.outcome("r1", within=3)
         check(await cluster.finish())
+    claims = [fact for fact in member.facts if isinstance(fact, RunClaimed)]
+    assert [(fact.epoch, fact.attempt, fact.cause) for fact in claims] == [(1, 1, None), (2, 2, Cause.STORE)]
+    assert [fact.cause for fact in member.facts if isinstance(fact, RunReleased)] == [Cause.STORE]
     assert (row.status, row.budget.life, row.budget.calls, len(worker.calls)) == (Status.COMPLETED, 1, 1, 1)
 
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from outlast.errors import StoreUnavailable
-from outlast.facts import StoreTroubled
+from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
 from outlast.run import Cancelled, Completed, Failed, FailureCode, Outcome, Run
@@ -71,6 +71,11 @@ async def test_a_stream_is_hello_then_the_log_then_live_then_the_end() -> None:
             assert events(stream.seen) == await everything(stage, run)
             assert stream.raw.startswith(b": hello\n\n")
             assert b"\r" not in stream.raw
+        await turns()  # the server is told of the end after its client
+        assert stage.facts == [
+            ReaderOpened(run=run.log),
+            ReaderClosed(run=run.log, departure=Departure.ENDED),
+        ]
 
 
 @pytest.mark.behaviour("F10")
@@ -455,6 +460,7 @@ async def test_a_client_that_leaves_frees_its_reader_and_touches_nothing() -> No
         wire.left.set()
         await serving
         assert here.hub.readers == 0
+        assert stage.facts[-1] == ReaderClosed(run=run.log, departure=Departure.LEFT)
         assert not wire.complete
         assert asyncio.get_running_loop().time() == 0
         assert (await stage.store.runs.load("", "r1")).run == run
@@ -564,6 +570,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_the_others_are_not() -
             assert SEND_WITHIN <= clock() <= SEND_WITHIN + 5
             assert not stalled.complete
             assert here.hub.readers == 1
+            assert stage.facts[-1] == ReaderClosed(run=run.log, departure=Departure.STALLED)
             await stage.say(run, "a")
             await turns()
             assert [event for _, event in events(other.messages)] == [Event("text", "a")]
@@ -610,7 +617,11 @@ async def test_a_store_that_fails_a_replay_sends_the_reader_away_to_come_again()
                 assert seen == (await everything(stage, run))[: len(seen)]
                 assert 0 < len(seen) < 600
                 assert stream.parser.retry == 2000
-        assert stage.facts == [StoreTroubled(during="reader", error="store_unavailable")]
+        assert stage.facts == [
+            ReaderOpened(run=run.log),
+            StoreTroubled(during="reader", error="store_unavailable"),
+            ReaderClosed(run=run.log, departure=Departure.TROUBLE),
+        ]
 
 
 async def test_a_log_that_ends_before_its_head_is_reported_and_not_taken_for_its_end() -> None:
@@ -623,4 +634,8 @@ async def test_a_log_that_ends_before_its_head_is_reported_and_not_taken_for_its
         wire = Wire()
         await reader({"type": "http"}, wire.receive, wire.send)
         assert "outlast.end" not in names(wire.messages)
-        assert stage.facts == [StoreTroubled(during="reader", error="store_corrupt")]
+        assert stage.facts == [
+            ReaderOpened(run=run.log),
+            StoreTroubled(during="reader", error="store_corrupt"),
+            ReaderClosed(run=run.log, departure=Departure.TROUBLE),
+        ]

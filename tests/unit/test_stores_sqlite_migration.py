@@ -66,6 +66,23 @@ def test_a_migration_that_fails_halfway_leaves_nothing(monkeypatch: pytest.Monke
         assert (schema(connection), version(connection)) == (set(), 0)
 
 
+def test_a_file_of_every_earlier_version_opens_with_its_runs(tmp_path: Path) -> None:
+    for number in range(1, NEWEST):
+        with behind(tmp_path / f"{number}.db") as connection:
+            for migration in MIGRATIONS[:number]:
+                connection.executescript(migration.sql)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+            insert_run(connection, Status.QUEUED)
+            connection.execute("INSERT INTO inputs (run, input, metadata) SELECT number, '1', '{}' FROM runs")
+            migrate(connection)
+            assert version(connection) == NEWEST
+            row = connection.execute("SELECT id, input, traceparent FROM run_rows").fetchone()
+            assert tuple(row) == ("r1", "1", None)
+            with migrated() as fresh:
+                assert schema(connection) == schema(fresh)
+
+
 def test_a_trigger_with_semicolons_is_one_statement() -> None:
     trigger = "CREATE TRIGGER t BEFORE INSERT ON a\nBEGIN\n  SELECT 1;\n  SELECT 2;\nEND;"
     migration = Migration(number=1, name="", sql=f"-- of words\nCREATE TABLE a (x);\n\n{trigger}\n-- the end\n")

@@ -11,9 +11,12 @@ from typing import Final, cast
 from outlast.facts import (
     AbortFailed,
     ControllerPaused,
+    EventsAppended,
     Fact,
     HookTroubled,
     PrerequisiteFailed,
+    ReaderClosed,
+    ReaderOpened,
     RunClaimed,
     RunReleased,
     StoreTroubled,
@@ -24,14 +27,18 @@ from outlast.run import Cause
 logger = logging.getLogger("outlast")
 
 _WARNINGS: Final = (AbortFailed, ControllerPaused, HookTroubled, PrerequisiteFailed, RunReleased, StoreTroubled)
+_DETAILS: Final = (EventsAppended, ReaderClosed, ReaderOpened)
 
 
 def record(fact: Fact) -> None:
-    """Log one fact."""
+    """Log one fact, where its level is logged."""
+    level = _level(fact)
+    if not logger.isEnabledFor(level):
+        return
     said = {each.name: _plain(getattr(fact, each.name)) for each in fields(fact)}
     name = type(fact).__name__
     text = " ".join(f"{field}={value}" for field, value in said.items() if value is not None)
-    logger.log(_level(fact), "%s %s", name, text, extra={"fact": name, **{f"outlast_{k}": v for k, v in said.items()}})
+    logger.log(level, "%s %s", name, text, extra={"fact": name, **{f"outlast_{k}": v for k, v in said.items()}})
 
 
 def _level(fact: Fact) -> int:
@@ -42,6 +49,8 @@ def _level(fact: Fact) -> int:
             return logging.WARNING
         case RunReleased(cause=Cause.HANDOFF):  # a deploy, nothing to wake up for
             return logging.INFO
+        case _ if isinstance(fact, _DETAILS):  # as many as readers come, or more
+            return logging.DEBUG
         case _:
             return logging.WARNING if isinstance(fact, _WARNINGS) else logging.INFO
 

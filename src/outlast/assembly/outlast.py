@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, Self, TypeVar
 
 from outlast.assembly.application import Application
-from outlast.assembly.lines import record
+from outlast.assembly.instruments import Instruments
 from outlast.assembly.serving import Serving
 from outlast.assembly.settings import Settings
 from outlast.assembly.stores import open_store
@@ -65,6 +65,8 @@ class Outlast:
         origins: tuple[str, ...] | None = None,
         readers_per_owner: int | None = None,
         readers_per_node: int | None = None,
+        metrics: bool | None = None,
+        tracing: bool | None = None,
         authenticate: Authenticate | None = None,
         authorize: Authorize | None = None,
         admit: Admit | None = None,
@@ -86,8 +88,11 @@ class Outlast:
                 "origins": None if origins is None else tuple(origins),
                 "readers_per_owner": readers_per_owner,
                 "readers_per_node": readers_per_node,
+                "metrics": metrics,
+                "tracing": tracing,
             }
         )
+        self._instruments = Instruments.of(self.settings)
         self._own_store = None if isinstance(store, str) else store
         self.authenticate = authenticate
         self.authorize = authorize
@@ -129,7 +134,14 @@ class Outlast:
         if self._serving is not None:
             raise SettingsError("This Outlast is running already.")
         store = self._own_store or open_store(self.settings.store, durability=self.settings.durability)
-        self._serving = Serving(store, self.settings, self.workers, access=self._access(), admit=self.admit)
+        self._serving = Serving(
+            store,
+            self.settings,
+            self.workers,
+            access=self._access(),
+            admit=self.admit,
+            instruments=self._instruments,
+        )
         try:
             await self._serving.start()
         except BaseException:
@@ -203,7 +215,7 @@ class Outlast:
 
     def _access(self) -> Access:
         return Access(
-            report=record,
+            report=self._instruments.report,
             authenticate=self.authenticate,
             authorize=self.authorize,
             allow_anonymous=self.settings.allow_anonymous,

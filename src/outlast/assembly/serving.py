@@ -8,8 +8,10 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp
 
-from outlast.assembly.lines import record
+from outlast.assembly.instruments import Instruments
 from outlast.assembly.settings import Settings
+from outlast.errors import StoreUnavailable
+from outlast.log.event import JSON
 from outlast.server.access import Access
 from outlast.server.conditions import Admit, Conditions
 from outlast.server.hub import Hub
@@ -17,6 +19,7 @@ from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
 from outlast.server.renewal import RenewalThread
 from outlast.server.routes import build
+from outlast.server.routes.metrics import Expose
 from outlast.server.seats import Seats
 from outlast.stores.base import Store
 from outlast.workers.base import Worker
@@ -26,18 +29,16 @@ class Serving:
     """One life of an `Outlast`: `start` it, use `intake`, `store` and `app`, `close` it."""
 
     def __init__(
-        self, store: Store, settings: Settings, workers: Mapping[str, Worker], *, access: Access, admit: Admit | None
+        self,
+        store: Store,
+        settings: Settings,
+        workers: Mapping[str, Worker],
+        *,
+        access: Access,
+        admit: Admit | None,
+        instruments: Instruments,
     ) -> None:
-        conditions = Conditions(
-            report=record,
-            mint=lambda: secrets.token_hex(12),
-            jitter=random.random,
-            recovery=settings.recovery,
-            lease=settings.lease,
-            limits=settings.limits,
-            stop_grace=settings.stop_grace,
-            admit=admit,
-        )
+        conditions = _conditions(settings, instruments, admit)
         self.store = store
         self.intake = Intake(self.store.runs, workers.keys(), conditions)
         self._node = Node(self.store, workers, conditions, pacer=RenewalThread())
@@ -46,7 +47,7 @@ class Serving:
             policy=settings.recovery,
             boot_id=self._node.id,
             lag=lambda: self._node.pulse.lag,
-            report=record,
+            report=instruments.report,
             heartbeat=settings.heartbeat,
         )
         self.app: ASGIApp = build(
@@ -56,11 +57,9 @@ class Serving:
             access=access,
             policy=settings.recovery,
             seats=Seats(per_owner=settings.readers_per_owner, per_node=settings.readers_per_node),
-            describe_node=lambda: {
-                "boot_id": self._node.id,
-                "workers": sorted(workers),
-                "loop_lag": round(self._node.pulse.lag, 3),
-            },
+            check_ready=self._check_ready,
+            describe_node=lambda: self._describe(workers),
+            expose=self._expose(instruments),
         )
         self.loop = asyncio.get_running_loop()
         self._started = asyncio.Event()
@@ -106,6 +105,47 @@ class Serving:
             with suppress(asyncio.CancelledError):
                 await self.store.close()
 
+    def _expose(self, instruments: Instruments) -> Expose | None:
+        if instruments.metrics is None:
+            return None
+        instruments.metrics.watch(
+            {
+                "runs_held": lambda: self._node.held,
+                "readers": lambda: self._hub.readers,
+                "feeds": lambda: self._hub.feeds,
+                "loop_lag_seconds": lambda: self._node.pulse.lag,
+                "lease_left_seconds": lambda: self._node.lease_left,
+            }
+        )
+        return instruments.metrics.expose
+
+    def _describe(self, workers: Mapping[str, Worker]) -> dict[str, JSON]:
+        return {
+            "boot_id": self._node.id,
+            "workers": sorted(workers),
+            "loop_lag": round(self._node.pulse.lag, 3),
+        }
+
+    def _check_ready(self) -> None:
+        self.intake.check_open(letting_in=True)
+        if not self._node.is_answered:
+            raise StoreUnavailable("The store has not answered this node lately.")
+
     def _open(self) -> None:
         self.intake.door = Door.OPEN
         self._started.set()
+
+
+def _conditions(settings: Settings, instruments: Instruments, admit: Admit | None) -> Conditions:
+    return Conditions(
+        report=instruments.report,
+        measure=instruments.measure,
+        tracing=instruments.tracing,
+        mint=lambda: secrets.token_hex(12),
+        jitter=random.random,
+        recovery=settings.recovery,
+        lease=settings.lease,
+        limits=settings.limits,
+        stop_grace=settings.stop_grace,
+        admit=admit,
+    )

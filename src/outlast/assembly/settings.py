@@ -29,6 +29,10 @@ ALLOW_ANONYMOUS: Final = False
 """Answers everybody without `authenticate`: whoever means that says so."""
 ORIGINS: Final[tuple[str, ...]] = ()
 """Further origins whose pages may ask, such as https://app.example.org: pages of our own need no naming."""
+METRICS: Final = False
+"""Opens `/metrics`: nobody counts where nobody asks, and it needs the extra `outlast[metrics]`."""
+TRACING: Final = False
+"""Makes spans of runs: only where an application exports them, and it needs the extra `outlast[otel]`."""
 PREFIX: Final = "OUTLAST_"
 SHORTEST_HEARTBEAT: Final = 0.1
 """Seconds: more often is noise."""
@@ -47,7 +51,8 @@ class Settings:
     loss as well, at one disk flush per group of commits). `hosts` are names besides localhost under which an
     application without `authenticate` answers; `allow_anonymous` lets it answer everybody. `origins` are the front ends
     of other origins that may use the routes from a browser. `readers_per_owner` and `readers_per_node` bound the
-    streams that are open at once.
+    streams that are open at once. `metrics` opens `/metrics` for Prometheus and needs the extra `outlast[metrics]`;
+    `tracing` makes spans of runs for OpenTelemetry and needs `outlast[otel]`.
     """
 
     store: str = STORE
@@ -59,6 +64,8 @@ class Settings:
     origins: tuple[str, ...] = ORIGINS
     readers_per_owner: int = PER_OWNER
     readers_per_node: int = PER_NODE
+    metrics: bool = METRICS
+    tracing: bool = TRACING
     lease: LeasePolicy = field(default_factory=LeasePolicy)
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     limits: LogLimits = field(default_factory=LogLimits)
@@ -149,6 +156,8 @@ READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "origins": _names,
     "readers_per_owner": int,
     "readers_per_node": int,
+    "metrics": _flag,
+    "tracing": _flag,
 }
 """How the variable of each plain setting is read."""
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from outlast import lease
 from outlast.errors import Fenced, LogRefused
-from outlast.facts import ControllerPaused, ControllerResumed
+from outlast.facts import ControllerPaused, ControllerResumed, EventsAppended
 from outlast.log.cursor import Cursor
 from outlast.log.event import OWN_PREFIX, Event
 from outlast.log.limits import Usage
@@ -140,9 +140,13 @@ class Appender:
 
         self._head = await insist(append, during="append", conditions=self._conditions)
         self._proved_at = sent_at
+        queued_bytes = self._queued_bytes
         for event in batch:
             self._queue.popleft()
             self._queued_bytes -= len(event.payload)
+        if self._conditions.measure is not None:
+            size, took = queued_bytes - self._queued_bytes, self._loop.time() - sent_at
+            self._conditions.measure(EventsAppended(run=self._run.log, events=len(batch), bytes=size, seconds=took))
         self._room.set()
         while self._waiters and self._waiters[0][0] <= self._head.seq:
             reached = self._waiters.popleft()[1]

@@ -4,7 +4,8 @@ Rules:
 1. The claim is the last step before work starts. Whatever fails before it leaves the row untouched (B17).
 2. A prerequisite that refuses is asked again after a cool-down, which is kept outside the run row (B18).
 3. Losing the race starts nothing and changes nothing (H1).
-4. A claim whose answer nobody can read may hold the run for this node; it is told of, to be released (O1).
+4. A claim whose answer nobody can read may hold the run for this node; it is told of, to be released (O1). Whether it
+   was made shows only then, and then it is reported like any other (B16).
 """
 
 import asyncio
@@ -36,7 +37,10 @@ class Claimed:
 
 
 class Claimant:
-    """Claims due runs for one node; `on_doubt` is told of a claim, as if it had been made, that may have been."""
+    """Claims due runs for one node.
+
+    `on_doubt` is told of a claim that may have been made: the run as if it had been, and what is then to be reported.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class Claimant:
         conditions: Conditions,
         fleet: Fleet,
         *,
-        on_doubt: Callable[[Run], None],
+        on_doubt: Callable[[Run, RunClaimed], None],
     ) -> None:
         self._runs = runs
         self._node = node
@@ -88,9 +92,10 @@ class Claimant:
         except OwnershipError:
             raise
         except Exception:
-            self._on_doubt(replace(run, epoch=run.epoch + 1, claim=claim.claim, holder=claim.node))
+            doubted = replace(run, epoch=run.epoch + 1, claim=claim.claim, holder=claim.node, budget=budget)
+            self._on_doubt(doubted, _claimed(doubted, decision.cause))
             raise
-        self._report_claim(claimed, decision.cause)
+        self._conditions.report(_claimed(claimed, decision.cause))
         return Claimed(run=claimed, cause=decision.cause)
 
     async def _is_admitted(self, run: Run) -> bool:
@@ -132,20 +137,20 @@ class Claimant:
         conditions.report(settlement(settled))
         return settled
 
-    def _report_claim(self, run: Run, cause: Cause | None) -> None:
-        self._conditions.report(
-            RunClaimed(
-                run=run.log,
-                epoch=run.epoch,
-                attempt=run.attempt,
-                takeovers=run.budget.takeovers,
-                cause=cause,
-                exhausted=None,
-            )
-        )
+
+def _claimed(run: Run, cause: Cause | None) -> RunClaimed:
+    return RunClaimed(
+        run=run.log,
+        epoch=run.epoch,
+        attempt=run.attempt,
+        takeovers=run.budget.takeovers,
+        cause=cause,
+        exhausted=None,
+    )
 
 
 def settlement(run: Run) -> RunSettled:
     """Return the fact that `run` has its outcome."""
     code = run.outcome.code if isinstance(run.outcome, Failed) else None
-    return RunSettled(run=run.log, status=run.status, code=code)
+    limit = run.outcome.limit if isinstance(run.outcome, Failed) else None
+    return RunSettled(run=run.log, status=run.status, code=code, limit=limit)

@@ -9,6 +9,7 @@ from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
+from outlast.server.tracing import Tracing
 
 STOP_GRACE: Final = 5.0
 """Seconds a stopped worker may take to come to its end before it is left behind."""
@@ -20,7 +21,10 @@ the stored owner, input and metadata."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """`jitter` gives numbers in [0, 1), `mint` fresh ids; both are injected so that a simulation can repeat itself."""
+    """`jitter` gives numbers in [0, 1), `mint` fresh ids; both are injected so that a simulation can repeat itself.
+
+    `measure` is told of every batch of events that became durable; None where nobody counts, so that it costs nothing.
+    """
 
     report: Report
     mint: Callable[[], str]
@@ -30,3 +34,5 @@ class Conditions:
     limits: LogLimits = field(default_factory=LogLimits)
     stop_grace: float = STOP_GRACE
     admit: Admit | None = None
+    measure: Report | None = None
+    tracing: Tracing | None = None

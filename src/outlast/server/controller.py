@@ -29,6 +29,7 @@ from outlast.server.appender import Appender
 from outlast.server.claim import Claimed, settlement
 from outlast.server.conditions import Conditions
 from outlast.server.patience import insist
+from outlast.server.tracing import Span
 from outlast.stores.base import Charge, Store
 from outlast.workers.base import ActiveRun, Worker
 
@@ -99,6 +100,7 @@ class Controller:
         self._calls = claimed.run.budget.calls
         self._ending: asyncio.Future[Ending] = loop.create_future()
         self._appender: Appender | None = None
+        self._span: Span | None = None
 
     # ---- what a node does -------------------------------------------------------------------
 
@@ -107,20 +109,13 @@ class Controller:
 
         Raises what kept it from being released; the caller must then see to the release.
         """
+        tracing = self._conditions.tracing
+        span = self._span = None if tracing is None else tracing.begin(self.run, self._cause)
         try:
-            appender = self._appender = await self._open()
-        except Exception as error:  # noqa: BLE001 - every error has its reaction
-            await self._conclude(Raised(error=error))
-            return
-        appending = asyncio.create_task(appender.run(), name=f"append {self.run.log}")
-        appending.add_done_callback(self._appended)
-        try:
-            ending = await self._work(appender)
-            appender.close()
-            await self._conclude(await _drained(ending, appending))
+            await self._drive()
         finally:
-            appender.close()
-            appending.cancel()
+            if span is not None:
+                span.end()
 
     def stop(self, reason: str | None) -> None:
         """End the run: its stop is a durable fact."""
@@ -140,6 +135,22 @@ class Controller:
             self._appender.wake()
 
     # ---- the work ---------------------------------------------------------------------------
+
+    async def _drive(self) -> None:
+        try:
+            appender = self._appender = await self._open()
+        except Exception as error:  # noqa: BLE001 - every error has its reaction
+            await self._conclude(Raised(error=error))
+            return
+        appending = asyncio.create_task(appender.run(), name=f"append {self.run.log}")
+        appending.add_done_callback(self._appended)
+        try:
+            ending = await self._work(appender)
+            appender.close()
+            await self._conclude(await _drained(ending, appending))
+        finally:
+            appender.close()
+            appending.cancel()
 
     async def _open(self) -> Appender:
         run, logs = self.run, self._store.logs
@@ -185,7 +196,9 @@ class Controller:
         match charge:
             case Charge.GRANTED:
                 self._calls = number
-                self._conditions.report(WorkerCalled(run=run.log, epoch=run.epoch, call=number))
+                self._conditions.report(
+                    WorkerCalled(run=run.log, epoch=run.epoch, call=number, waited=self._first_call_after())
+                )
                 return None
             case Charge.STOPPED:
                 return StopAsked(reason=None)  # the settle puts in the reason that is stored with the stop
@@ -195,8 +208,11 @@ class Controller:
                 assert_never(charge)
 
     async def _call(self, appender: Appender) -> Ending:
-        active = ActiveRun(self.run, appender, stopping=self._ending.done)
-        call = asyncio.create_task(self._worker.call(active), name=f"worker {self.run.log}")
+        span, name = self._span, f"worker {self.run.log}"
+        passed_on = None if span is None else span.traceparent
+        active = ActiveRun(self.run, appender, stopping=self._ending.done, traceparent=passed_on)
+        context = None if span is None else span.context.copy()
+        call = asyncio.create_task(self._worker.call(active), name=name, context=context)
         try:
             either: set[asyncio.Future[Any]] = {call, self._ending}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)  # no deadline: a worker's time is its own
@@ -288,6 +304,10 @@ class Controller:
         self._conditions.report(ControllerStoodDown(run=self.run.log, epoch=self.run.epoch))
 
     # ---- inside -----------------------------------------------------------------------------
+
+    def _first_call_after(self) -> float | None:
+        first = self._calls == self.run.budget.calls + 1
+        return asyncio.get_running_loop().time() - self.claimed_at if first else None
 
     def _decide(self, ending: Ending) -> None:
         if not self._ending.done():

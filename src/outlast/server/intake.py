@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from enum import Enum, auto
 from hashlib import sha256
 from typing import Final
@@ -10,9 +12,11 @@ from typing import Final
 from outlast.errors import Draining, InputInvalid, NotStarted, RunNotFound, UnknownWorker
 from outlast.log.event import JSON, encode_json
 from outlast.run import Run, Status
+from outlast.server.claim import settlement
 from outlast.server.conditions import Conditions
 from outlast.server.hook import Hook, ask
-from outlast.stores.base import Loaded, NewRun, RunStore, Started, Stopped
+from outlast.stores.base import Loaded, NewRun, RunStore, Started, StopAnswer, Stopped
+from outlast.wire.trace import is_traceparent
 
 NOT_STARTED: Final = (
     "Outlast is not running in this application: pass `lifespan=outlast.lifespan` to FastAPI or Starlette, "
@@ -50,6 +54,13 @@ class Intake:
         self._workers = workers
         self._conditions = conditions
 
+    def check_open(self, *, letting_in: bool = False) -> None:
+        """Raise `NotStarted` where nothing runs, and `Draining` where a new run would be refused."""
+        if self.door is Door.NOT_STARTED:
+            raise NotStarted(NOT_STARTED)
+        if letting_in and self.door is Door.DRAINING:
+            raise Draining("This node is closing; start the run on another, or in a moment.")
+
     async def start(
         self,
         *,
@@ -59,14 +70,16 @@ class Intake:
         id: str | None = None,
         thread: str | None = None,
         metadata: Mapping[str, JSON] | None = None,
+        traceparent: str | None = None,
     ) -> Started:
         """Accept a run; when this returns, it survives the death of every process (A2).
 
         The same id with the same worker, thread and input is the same run (A1); without `id` a fresh one is minted.
+        `traceparent` names the trace that a request belongs to, if it is one; anything else is no trace.
         Raises `InputInvalid`, `UnknownWorker`, `NotAdmitted`, `HookFailed`, `IdConflict`, `ThreadBusy`, `NotStarted`,
         `Draining`, `StoreUnavailable`.
         """
-        self._check_open(letting_in=True)
+        self.check_open(letting_in=True)
         for name in (id, thread):
             if name is not None:
                 _check_id(name)
@@ -83,17 +96,24 @@ class Intake:
             digest=digest(worker, thread, input),
         )
         await self._admit(new)
-        return await self._runs.start(new)
+        with self._trace(traceparent) as name:
+            started = await self._runs.start(replace(new, traceparent=name))
+        if started.created and started.run.status.is_terminal:  # stopped before it came
+            self._conditions.report(settlement(started.run))
+        return started
 
     async def stop(self, *, owner: str, id: str, reason: str | None = None) -> Stopped:
         """Make a stop a durable fact; an id that is not known yet is remembered (S1). Raises `InputInvalid`."""
-        self._check_open()
+        self.check_open()
         _check_id(id)
-        return await self._runs.stop(owner, id, reason=reason)
+        stopped = await self._runs.stop(owner, id, reason=reason)
+        if stopped.answer is StopAnswer.SETTLED and stopped.run is not None:
+            self._conditions.report(settlement(stopped.run))
+        return stopped
 
     async def load(self, *, owner: str, id: str) -> Loaded:
         """Return a run and the store's clock. Raises `RunNotFound`."""
-        self._check_open()
+        self.check_open()
         if not is_id(id):
             raise RunNotFound("There is no such run.")
         return await self._runs.load(owner, id)
@@ -102,14 +122,14 @@ class Intake:
         self, *, owner: str, status: Status | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Run]:
         """Return the owner's runs, newest first, at most `limit`; only those older than run `before` when given."""
-        self._check_open()
+        self.check_open()
         return await self._runs.list(owner, status=status, before=before, limit=limit)
 
-    def _check_open(self, *, letting_in: bool = False) -> None:
-        if self.door is Door.NOT_STARTED:
-            raise NotStarted(NOT_STARTED)
-        if letting_in and self.door is Door.DRAINING:
-            raise Draining("This node is closing; start the run on another, or in a moment.")
+    def _trace(self, given: str | None) -> AbstractContextManager[str | None]:
+        if given is not None and not is_traceparent(given):
+            given = None
+        tracing = self._conditions.tracing
+        return nullcontext(given) if tracing is None else tracing.starting(given)
 
     async def _admit(self, new: NewRun) -> None:
         admit = self._conditions.admit

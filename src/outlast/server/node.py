@@ -12,10 +12,11 @@ Rules:
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import Final
 
 from outlast.errors import OwnershipError, StoreError, code_of
-from outlast.facts import NodeBuried, NodeStarted, NodeStopped, StoreTroubled
+from outlast.facts import NodeBuried, NodeStarted, NodeStopped, RunClaimed, RunReleased, StoreTroubled
 from outlast.fleet import Fleet
 from outlast.recovery import cause_of
 from outlast.run import Cause, Run
@@ -37,8 +38,19 @@ LOOK_AT: Final = 256
 """Due runs read in one look."""
 STARTS_AT_ONCE: Final = 64
 """Claims under way at the same time: a node that takes over five hundred runs starts them in eight waves."""
+ANSWERED_WITHIN: Final = 5.0
+"""Seconds since the store's last answer after which requests are better sent to another node: ten looks without one."""
 CLOSE_GRACE: Final = 10.0
 """Seconds controllers may take to let go of their runs before they are cancelled; their lease is gone either way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreleased:
+    """A run this node holds, or may hold, by the rows and does not drive; `claimed` is the fact of a doubtful claim."""
+
+    run: Run
+    cause: Cause
+    claimed: RunClaimed | None
 
 
 class Node:
@@ -67,12 +79,13 @@ class Node:
         self._starting: set[str] = set()
         self._hosts: set[asyncio.Task[None]] = set()
         self._controllers: dict[str, Controller] = {}
-        self._unreleased: dict[str, tuple[Run, Cause]] = {}
+        self._unreleased: dict[str, Unreleased] = {}
         self._left_behind: set[asyncio.Task[bytes | None]] = set()
         self._keeper: Keeper | None = None
         self._passed_over = 0
         self._trouble = Trouble("look", conditions.report)
         self._looked_at = 0.0
+        self._answered_at = 0.0
         self._takes_over_from = 0.0
         # A look must come before what `_has_looked` takes for an absence, however short the lease is.
         self._look_every = min(LOOK_EVERY, (conditions.lease.ttl - conditions.lease.renew_every) / 3)
@@ -86,6 +99,7 @@ class Node:
         loop = asyncio.get_running_loop()
         await runs.join(self.id, ttl=lease.ttl)
         self._looked_at = await runs.now()
+        self._answered_at = loop.time()
         self._keeper = Keeper(
             self._store.renewer(self.id, ttl=lease.ttl),
             lease,
@@ -117,6 +131,22 @@ class Node:
     def close(self) -> None:
         """Let go of everything and end `run`."""
         self._closing.set()
+
+    @property
+    def held(self) -> int:
+        """How many runs it drives."""
+        return len(self._controllers)
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds until its lease ends, counted from when the newest accepted renewal was sent; at least 0."""
+        ends_at = self._renewed_at() + self._conditions.lease.ttl
+        return 0.0 if self._keeper is None else max(0.0, ends_at - asyncio.get_running_loop().time())
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether its store has answered it lately."""
+        return asyncio.get_running_loop().time() - self._answered_at < ANSWERED_WITHIN
 
     # ---- looking ----------------------------------------------------------------------------
 
@@ -163,6 +193,7 @@ class Node:
         if now - self._looked_at >= lease.ttl - lease.renew_every:
             self._takes_over_from = now + lease.ttl  # rule 3; after a shorter absence every holder's lease is live
         self._looked_at = now
+        self._answered_at = asyncio.get_running_loop().time()
         self._trouble.over()
 
     # ---- hosting ----------------------------------------------------------------------------
@@ -190,7 +221,8 @@ class Node:
         try:
             await controller.drive()
         except Exception as error:  # noqa: BLE001 - it could not even release: the look loop goes on trying (rule 4)
-            self._unreleased[controller.run.log] = (controller.run, controller.releasing or cause_of(error))
+            cause = controller.releasing or cause_of(error)
+            self._unreleased[controller.run.log] = Unreleased(run=controller.run, cause=cause, claimed=None)
             self._conditions.report(StoreTroubled(during="release", error=code_of(error)))
         finally:
             if controller.left_behind is not None:
@@ -202,17 +234,21 @@ class Node:
         if not call.cancelled():
             call.exception()  # too late to matter, and a worker's text is not for our logs (W17)
 
-    def _doubt(self, run: Run) -> None:
-        self._unreleased[run.log] = (run, Cause.STORE)
+    def _doubt(self, run: Run, claimed: RunClaimed) -> None:
+        self._unreleased[run.log] = Unreleased(run=run, cause=Cause.STORE, claimed=claimed)
 
     async def _release_the_unreleased(self) -> None:
-        for log, (run, cause) in tuple(self._unreleased.items()):
+        for log, each in tuple(self._unreleased.items()):
             try:
-                await self._store.runs.release(run, run.token, cause)
+                await self._store.runs.release(each.run, each.run.token, each.cause)
             except OwnershipError:  # another has it, or it was never claimed
                 pass
             except Exception:  # noqa: BLE001, S112 - reported when it became one of these; the next look tries again
                 continue
+            else:
+                if each.claimed is not None:
+                    self._conditions.report(each.claimed)
+                self._conditions.report(RunReleased(run=log, cause=each.cause))
             del self._unreleased[log]
 
     async def _let_go(self) -> None:

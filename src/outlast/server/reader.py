@@ -22,7 +22,7 @@ from typing import Final
 from starlette.types import Message, Receive, Scope, Send
 
 from outlast.errors import StoreCorrupt, StoreError
-from outlast.facts import StoreTroubled
+from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.run import Run
 from outlast.server.feed import Feed
 from outlast.server.place import Place
@@ -60,6 +60,7 @@ class Reader:
         "_beats",
         "_caught_up",
         "_clock",
+        "_departure",
         "_failed",
         "_farewell",
         "_feed",
@@ -102,6 +103,7 @@ class Reader:
         self._status = status
         self._headers = headers
         self._caught_up = False
+        self._departure: Departure | None = None
         self._beats = feed.beats
         self._page: Page | None = None
         self._failed = False
@@ -131,9 +133,10 @@ class Reader:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    def drop(self) -> None:
+    def drop(self, departure: Departure = Departure.STALLED) -> None:
         """End the stream where it stands, whatever it waits for. Harmless twice."""
         dropped, self._gone = self._gone, True  # which also ends it when a `send` swallows the cancellation
+        self._departure = self._departure or departure
         if self._presence is not None and not dropped:
             self._presence.reschedule(self._clock())
 
@@ -152,17 +155,19 @@ class Reader:
         self._presence = presence
         self._room.readers[self] = None
         self._feed.join(self)
+        self._room.report(ReaderOpened(run=self._log))
 
     def _leave(self) -> None:
         self._presence = None
         self._room.leave(self)
         self._feed.leave(self)
+        self._room.report(ReaderClosed(run=self._log, departure=self._departure or Departure.LEFT))
 
     async def _watch(self, receive: Receive) -> None:
         # Without a deadline: it ends with the stream.
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.drop()
+        self.drop(Departure.LEFT)
 
     # ---- what is sent -----------------------------------------------------------------------
 
@@ -181,7 +186,8 @@ class Reader:
                 await self._say(send, chunk)
                 self._page = None
             elif (last := self._last()) is not None:
-                await self._say(send, last, more=False)
+                self._departure, frame = last
+                await self._say(send, frame, more=False)
                 return
             else:
                 # Without a deadline: the feed wakes its readers at every heartbeat, and a broken one wakes them too.
@@ -235,16 +241,16 @@ class Reader:
         """Whether the stream ends without having come to the end of the log."""
         return self._room.draining or self._farewell is not None
 
-    def _last(self) -> bytes | None:
-        """Return what is said last, now that nothing is ready; None as long as more may come."""
+    def _last(self) -> tuple[Departure, bytes] | None:
+        """Return what is said last and why, now that nothing is ready; None as long as more may come."""
         if self._farewell is not None:
-            return self._farewell
+            return Departure.EXPIRED, self._farewell
         if self._room.draining:
-            return native.drain(SPREAD, retry=SPREAD * self._room.jitter())
+            return Departure.DRAINED, native.drain(SPREAD, retry=SPREAD * self._room.jitter())
         if self._failed or self._feed.broken:
-            return native.retry_hint(RETRY_AFTER_TROUBLE)
+            return Departure.TROUBLE, native.retry_hint(RETRY_AFTER_TROUBLE)
         if self._feed.ended:
-            return native.end(self._feed.head)
+            return Departure.ENDED, native.end(self._feed.head)
         return None
 
     async def _say(self, send: Send, chunk: bytes, *, more: bool = True) -> None:

@@ -34,7 +34,10 @@ from outlast.run import Cause, Outcome, RecoveryBudget, Run, Status, Token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run to be accepted. `log` is a freshly minted identity; `digest` is SHA-256 of what the id stands for."""
+    """A run to be accepted. `log` is a freshly minted identity; `digest` is SHA-256 of what the id stands for.
+
+    `traceparent` names the trace of whoever starts it, in W3C's form; it is no part of what the id stands for.
+    """
 
     owner: str
     id: str
@@ -44,6 +47,7 @@ class NewRun:
     digest: bytes
     thread: str | None = None
     metadata: bytes = b"{}"
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +199,8 @@ class RunStore(Protocol):
         The same owner, id and digest again is the run that exists, unchanged (A1, A3). Another digest raises
         `IdConflict`. A thread that has a run which is not settled raises `ThreadBusy` naming it. When a stop for
         this owner and id came earlier (within `EARLY_STOP_TTL`), the run is born cancelled, its terminal event
-        written, and the early stop is forgotten (S1).
+        written, and the early stop is forgotten (S1). What the run was given, its `traceparent` included, stays with
+        it through every claim, release and outcome; the same start again changes none of it.
         """
         ...
 

@@ -37,10 +37,13 @@ class ActiveRun:
 
     `id`, `thread` and `metadata` are as the caller gave them; `attempt` counts the run's controllers from 1;
     `epoch` rises with every claim; `idempotency_key` is the same for every attempt, so that an outside service
-    can tell a repeated request from a new one (W13).
+    can tell a repeated request from a new one (W13). `traceparent` names the trace of whoever started the run, in
+    W3C's form, for services that are called on the way; None where there is none.
     """
 
-    def __init__(self, run: Run, outlet: Outlet, *, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, run: Run, outlet: Outlet, *, stopping: Callable[[], bool], traceparent: str | None = None
+    ) -> None:
         self._outlet = outlet
         self._stopping = stopping
         self.id = run.id
@@ -49,6 +52,7 @@ class ActiveRun:
         self.metadata: JSON = json.loads(run.metadata)
         self.attempt = run.attempt
         self.epoch = run.epoch
+        self.traceparent = traceparent or run.traceparent
         self.idempotency_key = blake2b(run.log.encode(), digest_size=16, person=b"outlast.key").hexdigest()
 
     @property

@@ -10,7 +10,8 @@ from outlast.server.intake import Intake
 from outlast.server.routes.door import routes
 from outlast.server.routes.entrance import Entrance
 from outlast.server.routes.events import Events
-from outlast.server.routes.health import DescribeNode, Health
+from outlast.server.routes.health import CheckReady, DescribeNode, Health
+from outlast.server.routes.metrics import Expose, Metrics
 from outlast.server.routes.page import Page
 from outlast.server.routes.problem import unknown
 from outlast.server.routes.runs import Runs
@@ -27,14 +28,20 @@ def build(
     policy: RecoveryPolicy,
     describe_node: DescribeNode,
     seats: Seats | None = None,
+    check_ready: CheckReady,
+    expose: Expose | None = None,
 ) -> Router:
     """Return the application.
 
     It has no lifespan of its own: whoever mounts it runs the node and the hub. Until they run, calls answer 503.
+    `expose` opens `/metrics`; without it there is nothing at that path.
     """
     events = Events(intake, store.logs, hub)
     runs = Runs(intake, store, events, policy)
-    doors = [*runs.doors(), *events.doors(), *Health(describe_node).doors(), *Page().doors()]
+    health = Health(describe_node, check_ready)
+    doors = [*runs.doors(), *events.doors(), *health.doors(), *Page().doors()]
+    if expose is not None:
+        doors += Metrics(expose).doors()
 
     async def load(owner: str, id: str) -> Run:
         return (await intake.load(owner=owner, id=id)).run

@@ -24,6 +24,7 @@ from outlast.server.routes.door import Door, RunDoor
 from outlast.server.routes.events import Events
 from outlast.stores.base import Head, Started, StopAnswer, Store
 from outlast.wire import native
+from outlast.wire.trace import HEADER
 
 PAGE: Final = 50
 """Runs of a list, unless the request says otherwise."""
@@ -73,6 +74,7 @@ class Runs:
             id=cast("str | None", said.get("id")),
             thread=cast("str | None", said.get("thread")),
             metadata=cast("Mapping[str, JSON] | None", said.get("metadata")),
+            traceparent=_trace(request),
         )
         status = HTTPStatus.CREATED if started.created else HTTPStatus.OK
         whose = f"?{urlencode({'owner': owner})}" if "owner" in request.query_params else ""
@@ -144,6 +146,12 @@ def _check(said: Mapping[str, JSON], fields: Mapping[str, tuple[type, ...]]) -> 
     for name, value in said.items():
         if not isinstance(value, fields[name]):
             raise InputInvalid(f"`{name}` is of another type than this call expects.")
+
+
+def _trace(request: Request) -> str | None:
+    """Return what the request says of its trace; one that says it twice says nothing."""
+    given = request.headers.getlist(HEADER)
+    return given[0] if len(given) == 1 else None
 
 
 def _status(request: Request) -> Status | None:

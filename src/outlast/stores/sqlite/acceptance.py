@@ -100,7 +100,10 @@ def _insert(transaction: Transaction, new: NewRun, stop: sqlite3.Row | None) -> 
         },
     ).lastrowid
     assert number is not None
-    transaction.execute("INSERT INTO inputs VALUES (?, ?, ?)", (number, new.input, new.metadata))
+    transaction.execute(
+        "INSERT INTO inputs (run, input, metadata, traceparent) VALUES (?, ?, ?, ?)",
+        (number, new.input, new.metadata, new.traceparent),
+    )
     transaction.size += len(new.input) + len(new.metadata)
     transaction.execute(
         OPEN_LOG, {"number": number, "id": new.log, "chain": origin(new.log).chain, "now": transaction.now}

@@ -68,6 +68,7 @@ def run_of(row: sqlite3.Row, *, now: float) -> Run:
             status=Status(row["status"]),
             thread=row["thread"],
             metadata=row["metadata"],
+            traceparent=row["traceparent"],
             epoch=_count(row, "epoch"),
             claim=row["claim"],
             holder=row["holder"],

@@ -1,6 +1,7 @@
 """Accepting runs: what a start makes, what it finds, whom it belongs to, and how runs are listed."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -17,6 +18,7 @@ from outlast.testing.contract.scene import (
     CHAT,
     MANY,
     A,
+    B,
     drive,
     events,
     join,
@@ -41,6 +43,8 @@ STRANGE: Final = [
     "ünï-\U0001f600",
 ]
 """Ids that would break a statement or a key that was put together from them."""
+
+TRACE: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 WRITES: Final[dict[str, Callable[[Store, Run], Awaitable[object]]]] = {
     "claim": lambda store, run: store.runs.claim(run, new_claim(run, A)),
@@ -102,6 +106,18 @@ class Accepting(Contract):
         async with unchanged(store):
             again = await store.runs.start(new_run())
         assert (again.run, again.created) == (run, False)
+
+    async def test_what_a_run_was_given_stays_with_it_whoever_claims_releases_or_settles_it(self, store: Store) -> None:
+        await join(store, A, B)
+        new = new_run(input=b"[1]", metadata=b'{"a":1}', traceparent=TRACE)
+        run = (await store.runs.start(new)).run
+        assert (await store.runs.start(replace(new, traceparent=None))).run == run
+        states = [run, run := await take(store, run, A)]
+        await store.runs.release(run, run.token, Cause.STORE)
+        states += [await load(store, run), run := await take(store, run, B)]
+        states.append(await store.runs.settle(run, run.token, Completed()))
+        assert {(each.input, each.metadata, each.traceparent) for each in states} == {(b"[1]", b'{"a":1}', TRACE)}
+        assert list(await store.runs.list(ANN, status=None, before=None, limit=MANY)) == states[-1:]
 
     @pytest.mark.behaviour("A1")
     async def test_the_same_start_again_finds_the_run_wherever_it_stands(self, store: Store) -> None:

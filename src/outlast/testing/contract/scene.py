@@ -48,6 +48,7 @@ def new_run(
     worker: str = CHAT,
     input: bytes = b"{}",
     metadata: bytes = b"{}",
+    traceparent: str | None = None,
 ) -> NewRun:
     """Return a run to be accepted, with a log identity of its own; its digest stands for worker, thread and input."""
     digest = sha256(repr((worker, thread, input)).encode()).digest()
@@ -60,6 +61,7 @@ def new_run(
         digest=digest,
         thread=thread,
         metadata=metadata,
+        traceparent=traceparent,
     )
 
 
