@@ -21,10 +21,20 @@ class NodeStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStopped:
-    """A node let go of everything it held."""
+class NodeDraining:
+    """A node claims nothing more, and waits for the `runs` it drives."""
 
     node: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStopped:
+    """A node let go of everything it held; of its last runs some `finished` here, others were `handed_off`."""
+
+    node: str
+    finished: int
+    handed_off: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +212,7 @@ class ReaderClosed:
 
 Fact: TypeAlias = (
     NodeStarted
+    | NodeDraining
     | NodeStopped
     | NodeBuried
     | RunClaimed

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -57,24 +57,28 @@ class Program:
         self.process.send_signal(number)
 
 
+def outlast(folder: Path, *arguments: str, **options: Any) -> AbstractAsyncContextManager[Program]:
+    """Run `outlast` with these arguments in `folder`, like `program`."""
+    return program(folder, "-m", "outlast", *arguments, **options)
+
+
 @asynccontextmanager
-async def outlast(
+async def program(
     folder: Path, *arguments: str, environ: Mapping[str, str] | None = None, **options: Any
 ) -> AsyncIterator[Program]:
-    """Run `outlast` with these arguments in `folder`, and leave nothing of it behind."""
+    """Run Python with these arguments in `folder`, and leave nothing of it behind."""
     errors = folder / f"errors-{next(_numbers)}.txt"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("OUTLAST_")}
     with errors.open("w") as stderr:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "outlast", *arguments),
+            *arguments,
             cwd=folder,
             env={**inherited, "PYTHONPATH": str(ROOT), **(environ or {})},
             **{"stdout": asyncio.subprocess.PIPE, "stderr": stderr, "limit": 2**24, **options},
         )
-    program = Program(process, errors)
     try:
-        yield program
+        yield Program(process, errors)
     finally:
         if process.returncode is None:
             process.kill()

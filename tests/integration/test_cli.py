@@ -63,9 +63,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def serving(folder: Path, port: int, *, environ: dict[str, str] | None = None) -> AsyncIterator[Program]:
+async def serving(
+    folder: Path, port: int, *, environ: dict[str, str] | None = None, grace: float = 0
+) -> AsyncIterator[Program]:
     target = "tests.integration.application:outlast" if environ else "application:outlast"
-    async with outlast(folder, "serve", target, "--port", str(port), environ=environ) as server:
+    given = {"OUTLAST_GRACE": str(grace), **(environ or {})}
+    async with outlast(folder, "serve", target, "--port", str(port), environ=given) as server:
         await server.until("Outlast serves")
         yield server
 
@@ -76,16 +79,6 @@ async def log(url: str, run: str) -> list[dict[str, Any]]:
         page = (await client.get(f"{url}/runs/{run}/events?limit=1000")).json()
     assert page["ended"]
     return list(page["events"])
-
-
-async def until_deaf(url: str) -> None:
-    """Ask until nothing is answered any more."""
-    async with httpx2.AsyncClient() as client:
-        while True:
-            try:
-                await client.get(f"{url}/healthz")
-            except httpx2.TransportError:
-                return
 
 
 async def said(folder: Path, *arguments: str, code: int = 0) -> str:
@@ -194,17 +187,20 @@ async def test_a_signal_sends_the_readers_away_and_ends_the_server(
     assert "the server closes and sends its readers away" in reader.errors
 
 
-async def test_a_second_signal_ends_the_server_at_once(folder: Path) -> None:
+async def test_a_server_says_what_it_waits_for_and_a_second_signal_ends_the_waiting(folder: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
-    async with serving(folder, port) as server:
+    async with serving(folder, port, grace=600) as server:
         await said(folder, "start", "deaf", "--id", "d", "--url", url)
         async with httpx2.AsyncClient() as client:
             while (await client.get(f"{url}/runs/d")).json()["status"] != "active":
                 pass
+            server.signal(signal.SIGTERM)
+            while (await client.post(f"{url}/runs", json={"worker": "deaf", "input": 1})).status_code == 201:
+                pass
+        assert "Waiting up to 600 s for " in server.errors
+        assert server.process.returncode is None
         server.signal(signal.SIGTERM)
-        await until_deaf(url)  # and yet it is not over, because its worker's thread is deaf too
-        server.signal(signal.SIGTERM)
-        assert await server.end() == 128 + signal.SIGTERM
+        assert await server.end() == 0
 
 
 async def test_a_task_that_will_not_end_keeps_no_server_alive(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The object users hold: workers, lifespan, mounting, and the calls for a host's own handlers."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable
 
 import httpx2
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 def made(**options: object) -> Outlast:
-    outlast = Outlast("sqlite://", **options)  # type: ignore[arg-type]
+    outlast = Outlast("sqlite://", **{"grace": 0.0, **options})  # type: ignore[arg-type]
 
     @outlast.worker("echo")
     async def echo(run: ActiveRun) -> AsyncIterator[object]:
@@ -141,18 +142,44 @@ async def test_workers_are_registered_once_by_proper_names_and_before_the_start(
             outlast.reconfigure(store="sqlite:///x.db")
 
 
+@pytest.mark.behaviour("D3", "F15")
 async def test_closing_begins_with_the_readers() -> None:
-    outlast = made()
+    outlast = made(grace=3600.0)
     async with outlast, client(outlast.app) as http:
         await outlast.start("patient", id="r1")
         async with http.stream("GET", "/runs/r1/events", headers={"accept": "text/event-stream"}) as stream:
             chunks = stream.aiter_bytes()
             await anext(chunks)
-            outlast.begin_close()
+            closing = asyncio.create_task(outlast.close())
             rest = b"".join([chunk async for chunk in chunks])
         assert b"event: outlast.drain" in rest
         late = await http.post("/runs", json={"worker": "echo", "input": 1})
-        assert (late.status_code, late.json()["code"]) == (503, "draining")
+        assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "draining", "2")
+        assert (await http.get("/runs/r1")).json()["status"] == "active"  # and it goes on, for as long as it may
+        assert not closing.done()
+        await outlast.close(grace=0.0)
+        await closing
+
+
+async def test_without_a_lifespan_every_route_says_what_to_do() -> None:
+    outlast = made()
+    async with client(outlast.app) as http:
+        for method, path in [
+            ("GET", "/"),
+            ("GET", "/healthz"),
+            ("GET", "/runs"),
+            ("POST", "/runs"),
+            ("GET", "/runs/r1"),
+            ("GET", "/runs/r1/events"),
+            ("POST", "/runs/r1/stop"),
+            ("GET", "/nothing"),
+        ]:
+            answer = await http.request(method, path)
+            assert (answer.status_code, answer.json()["code"]) == (503, "not_started")
+            assert "lifespan=outlast.lifespan" in answer.json()["detail"]
+    for call in (outlast.start("echo"), outlast.stop("r1"), outlast.status("r1")):
+        with pytest.raises(NotStarted, match=r"lifespan=outlast\.lifespan"):
+            await call
 
 
 @pytest.mark.parametrize("url", ["postgres://x", "outlast.db", "sqlite:/x", "sqlite:///", "sqlite://host/x"])
@@ -162,8 +189,77 @@ async def test_a_store_url_that_names_no_store_is_refused_with_the_forms_there_a
             pass
 
 
-def test_a_signal_after_the_loop_was_closed_harms_nobody() -> None:
+async def test_leaving_by_an_error_waits_for_no_run() -> None:
+    outlast = made(grace=3600.0)
+
+    async def serve() -> None:
+        async with outlast:
+            await outlast.start("patient", id="r1")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await serve()
+
+
+@pytest.mark.behaviour("D3")
+async def test_closing_twice_and_before_the_start_is_harmless() -> None:
     outlast = made()
+    await outlast.close()
+    async with outlast:
+        await asyncio.gather(outlast.close(), outlast.close())
+        with pytest.raises(NotStarted):
+            await outlast.start("echo", "x")
+        await outlast.close()
+    async with outlast:
+        assert (await outlast.start("echo", "x")).worker == "echo"
+
+
+@pytest.mark.behaviour("D3", "D2")
+async def test_a_close_lets_a_run_finish() -> None:
+    outlast = Outlast("sqlite://", grace=3600.0)
+    told = asyncio.Event()
+
+    @outlast.worker("gated")
+    async def gated(run: ActiveRun) -> str:
+        await run.emit("here")
+        await told.wait()
+        return "done"
+
+    async with outlast, client(outlast.app) as http:
+        await outlast.start("gated", id="r1")
+        while (await outlast.status("r1"))["status"] != "active":
+            await asyncio.sleep(0)
+        closing = asyncio.create_task(outlast.close())
+        while (await http.post("/runs", json={"worker": "gated", "input": 1})).status_code == 201:
+            pass
+        early = dict(await outlast.status("r1"))
+        told.set()
+        await closing
+        assert early["status"] == "active"
+        with pytest.raises(NotStarted):
+            await outlast.status("r1")
+
+
+@pytest.mark.behaviour("D3")
+async def test_a_close_from_another_thread_does_the_same() -> None:
+    outlast = made()
+    async with outlast:
+        await asyncio.to_thread(lambda: asyncio.run(outlast.close()))
+        with pytest.raises(NotStarted):
+            await outlast.start("echo", "x")
+
+
+async def test_signals_are_left_alone_where_they_are_not_wanted() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with made():
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+    async with made(signals=False):
+        assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_close_after_the_loop_was_closed_harms_nobody() -> None:
+    outlast = made(signals=False)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(outlast.__aenter__())
     tasks = asyncio.all_tasks(loop)
@@ -171,4 +267,4 @@ def test_a_signal_after_the_loop_was_closed_harms_nobody() -> None:
         task.cancel()
     loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     loop.close()
-    outlast.begin_close()
+    asyncio.run(outlast.close())

@@ -1,7 +1,9 @@
 """One life of an `Outlast`: what is left of it when its beginning is cut short."""
 
 import asyncio
+import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -39,14 +41,23 @@ def client(outlast: Outlast) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=StreamingTransport(outlast.app), base_url="http://localhost")
 
 
-async def test_a_node_is_ready_from_its_start_until_it_begins_to_close() -> None:
+@pytest.fixture
+def told() -> Iterator[asyncio.Event]:
+    """Stand for the server, and tell when a signal has come to it."""
+    heard = asyncio.Event()
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: heard.set())
+    yield heard
+    signal.signal(signal.SIGTERM, before)
+
+
+async def test_a_node_is_ready_from_its_start_until_it_drains(told: asyncio.Event) -> None:
     outlast = Outlast("sqlite://")
     async with client(outlast) as http:
         assert (await http.get("/readyz")).json()["code"] == "not_started"
         async with outlast:
             assert (await http.get("/readyz")).status_code == 200
-            outlast.begin_close()
-            await asyncio.sleep(0)
+            signal.raise_signal(signal.SIGTERM)
+            await told.wait()  # the drain is over, and the application still there
             refused = await http.get("/readyz")
             assert (refused.status_code, refused.json()["code"]) == (503, "draining")
             assert (await http.get("/healthz")).status_code == 200

@@ -35,6 +35,8 @@ def test_a_keyword_that_was_not_given_leaves_the_variable_its_say() -> None:
     [
         ("OUTLAST_HEARTBEAT", "2.5", "heartbeat", 2.5),
         ("OUTLAST_STOP_GRACE", "1", "stop_grace", 1.0),
+        ("OUTLAST_GRACE", "0.5", "grace", 0.5),
+        ("OUTLAST_SIGNALS", "no", "signals", False),
         ("OUTLAST_DURABILITY", "power", "durability", "power"),
         ("OUTLAST_HOSTS", "a.example, b.example,", "hosts", ("a.example", "b.example")),
         ("OUTLAST_ALLOW_ANONYMOUS", "yes", "allow_anonymous", True),
@@ -78,6 +80,9 @@ def test_proportions_that_were_given_are_kept() -> None:
         ({"heartbeat": 60.0}, {}, "set it between 0.1 and 15"),
         ({"heartbeat": 0.0}, {}, "set it between 0.1 and 15"),
         ({"stop_grace": -1.0}, {}, "stop_grace must be at least 0"),
+        ({"grace": -1.0}, {}, "grace must be at least 0"),
+        ({}, {"OUTLAST_GRACE": "inf"}, "grace must be at least 0"),
+        ({}, {"OUTLAST_GRACE": "nan"}, "grace must be at least 0"),
         ({"lease_ttl": 10.0, "renew_every": 5.0}, {}, "must hold three renewals"),
         ({}, {"OUTLAST_LEASE_TTL": "soon"}, "OUTLAST_LEASE_TTL must be a number"),
         ({}, {"OUTLAST_RECOVERY_CALLS": "1.5"}, "OUTLAST_RECOVERY_CALLS must be a whole number"),

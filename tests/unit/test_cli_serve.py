@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outlast.assembly.outlast import Outlast
-from outlast.cli.serve import Server, kept
+from outlast.cli.serve import Server, Waiting, kept
 
 
 async def greet() -> None:
@@ -41,3 +41,17 @@ def test_handlers_are_put_back() -> None:
     with Server(Outlast("sqlite://"), greet).signals():
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] != before
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_what_a_server_waits_for_is_said_once_and_only_where_there_is_something(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Waiting().tell(0, 25.0)
+    waiting = Waiting()
+    waiting.tell(2, 3.0)
+    waiting.tell(2, 1.0)
+    Waiting().tell(1, 2.5)
+    assert capsys.readouterr().err == (
+        "Waiting up to 3 s for 2 runs; a second signal stops now: they go on at the next start.\n"
+        "Waiting up to 2.5 s for 1 run; a second signal stops now: it goes on at the next start.\n"
+    )

@@ -13,6 +13,7 @@ from outlast.facts import ControllerStoodDown, RunReleased, StoreTroubled
 from outlast.log.event import Event
 from outlast.log.limits import LogLimits
 from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Run, Status, Token
+from outlast.server.drain import HURRY
 from outlast.testing.cluster import Cluster
 from outlast.testing.faults import ErrorBefore, Gate, Script
 from outlast.testing.invariants import check
@@ -116,7 +117,7 @@ async def test_of_two_endings_the_first_decides(order: str, status: Status) -> N
         await cluster.start("chat", "r1")
         await asyncio.sleep(1)
         (controller,) = member.node._controllers.values()
-        endings = [lambda: controller.stop("enough"), member.node.close]
+        endings = [lambda: controller.stop("enough"), lambda: member.node.drain(HURRY)]
         for end in endings if order == "stop first" else reversed(endings):
             end()
             await asyncio.sleep(0.1)

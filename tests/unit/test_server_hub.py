@@ -7,7 +7,7 @@ from outlast.errors import NotStarted
 from outlast.log.cursor import Cursor
 from outlast.recovery import RecoveryPolicy
 from outlast.server.feed import LINGER
-from outlast.server.hub import FAREWELL_WITHIN, Hub
+from outlast.server.hub import FAREWELL_WITHIN, SWEEP_EVERY, Hub
 from outlast.server.place import locate
 from outlast.wire import native
 from tests.stage import Handled, Stage, Wire, names, site, staged
@@ -178,7 +178,53 @@ async def test_closing_tells_every_reader_to_go_elsewhere_and_waits_for_them() -
             assert "outlast.end" not in names(wire.messages)
         late = Wire()
         await (await serve(hub, stage, late, "live"))
-        assert names(late.messages) == ["outlast.hello", "outlast.drain"]
+        stored = ["text"] * 300
+        assert names(late.messages) == ["outlast.hello", *stored, "outlast.caught-up", "outlast.drain"]
+
+
+@pytest.mark.behaviour("F15")
+@pytest.mark.case(153)
+async def test_who_comes_while_a_hub_drains_gets_what_is_stored_and_is_sent_away() -> None:
+    async with staged() as stage:
+        run = await stage.active()
+        hub = hub_of(stage)
+        running = asyncio.create_task(hub.run())
+        await turns()
+        hub.drain()
+        hub.drain()
+        for number in range(3):
+            await stage.say(run, str(number))
+            wire = Wire()
+            await (await serve(hub, stage, wire))
+            told = names(wire.messages)
+            assert told[-2:] == ["outlast.caught-up", "outlast.drain"]
+            assert told.count("text") == number + 1
+            assert wire.complete
+        await stage.settle(run)
+        wire = Wire()
+        await (await serve(hub, stage, wire))
+        assert names(wire.messages)[-1] == "outlast.end"
+        await until(60)
+        assert not running.done()
+        await hub.see_off()
+        hub.close()
+        await running
+
+
+@pytest.mark.behaviour("F15")
+async def test_a_client_that_stalls_while_a_hub_drains_is_dropped_soon() -> None:
+    async with staged() as stage:
+        await stage.start()
+        hub = hub_of(stage)
+        running = asyncio.create_task(hub.run())
+        await turns()
+        wire = Wire.stalled()
+        serving = await serve(hub, stage, wire)
+        hub.drain()
+        await serving
+        assert asyncio.get_running_loop().time() <= FAREWELL_WITHIN + SWEEP_EVERY
+        hub.close()
+        await running
 
 
 @pytest.mark.behaviour("F15")

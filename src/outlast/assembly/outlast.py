@@ -1,7 +1,8 @@
 """`Outlast`, the object users hold: workers are registered on it, its `app` is mounted, its lifespan runs the node."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Literal, Self, TypeVar
 
@@ -9,6 +10,7 @@ from outlast.assembly.application import Application
 from outlast.assembly.instruments import Instruments
 from outlast.assembly.serving import Serving
 from outlast.assembly.settings import Settings
+from outlast.assembly.signals import Signals
 from outlast.assembly.stores import open_store
 from outlast.errors import NotStarted, SettingsError
 from outlast.log.event import JSON
@@ -17,6 +19,7 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.conditions import Admit
+from outlast.server.drain import HURRY
 from outlast.server.identity import Authenticate, Authorize
 from outlast.server.intake import NOT_STARTED, is_id
 from outlast.stores.base import Stopped, Store
@@ -44,6 +47,8 @@ class Outlast:
     `authenticate` gets each request's connection and returns its owner, an `Identity`, or None; without it only this
     machine is answered. `authorize` says who may do what with whose run. `admit` is asked before a run is accepted
     and before every takeover, and raises `NotAdmitted` to refuse.
+    On the main thread SIGTERM and SIGINT drain it, within `grace`, before the server hears of them; `signals=False`
+    leaves them to others, who call `close`. `on_drain`, when set, is told of each: so many runs, at most so long.
     Raises `SettingsError` for options that cannot work.
     """
 
@@ -60,6 +65,8 @@ class Outlast:
         limits: LogLimits | None = None,
         heartbeat: float | None = None,
         stop_grace: float | None = None,
+        grace: float | None = None,
+        signals: bool | None = None,
         hosts: tuple[str, ...] | None = None,
         allow_anonymous: bool | None = None,
         origins: tuple[str, ...] | None = None,
@@ -83,6 +90,8 @@ class Outlast:
                 "limits": limits,
                 "heartbeat": heartbeat,
                 "stop_grace": stop_grace,
+                "grace": grace,
+                "signals": signals,
                 "hosts": hosts,
                 "allow_anonymous": allow_anonymous,
                 "origins": None if origins is None else tuple(origins),
@@ -99,7 +108,9 @@ class Outlast:
         self.admit = admit
         self.workers: dict[str, Worker] = {}
         self.app = Application(self.lifespan, lambda: None if self._serving is None else self._serving.app)
+        self.on_drain: Callable[[int, float], None] | None = None
         self._serving: Serving | None = None
+        self._signals: Signals | None = None
 
     # ---- workers ----------------------------------------------------------------------------
 
@@ -134,6 +145,7 @@ class Outlast:
         if self._serving is not None:
             raise SettingsError("This Outlast is running already.")
         store = self._own_store or open_store(self.settings.store, durability=self.settings.durability)
+        self._signals = Signals(self._drain, grace=self.settings.grace)
         self._serving = Serving(
             store,
             self.settings,
@@ -141,29 +153,37 @@ class Outlast:
             access=self._access(),
             admit=self.admit,
             instruments=self._instruments,
+            on_drained=self._signals.drained,
         )
         try:
             await self._serving.start()
         except BaseException:
-            self._serving = None
+            self._serving = self._signals = None
             raise
+        if self.settings.signals:
+            self._signals.install()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """Send the readers away, hand the runs off, close the store."""
-        serving, self._serving = self._serving, None
-        if serving is not None:
-            await serving.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close; at once where an error or a cancellation ends the application."""
+        await self.close(grace=None if kind is None else HURRY)
 
-    def begin_close(self) -> None:
-        """Take no new runs and send the readers away, ahead of the lifespan's end; from any thread, harmless twice.
+    async def close(self, *, grace: float | None = None) -> None:
+        """Drain, close the store, and return when that is done: what a signal does, without one.
 
-        Servers wait for open streams before they end a lifespan, so whoever catches the signal calls this first.
+        Takes no new runs, sends the readers away, lets runs finish for a part of `grace` seconds (the setting, when
+        not given), and hands off the others for nothing. Call it from any loop, in any thread, before the server that
+        carries the application is stopped: servers wait for open streams. Harmless twice.
         """
         serving = self._serving
-        if serving is not None:
-            with suppress(RuntimeError):  # its loop is closed: there is nobody to send away
-                serving.loop.call_soon_threadsafe(serving.begin_close)
+        if serving is None or serving.loop.is_closed():
+            self._serving = None
+            return
+        closing = self._close(serving, self.settings.grace if grace is None else grace)
+        if serving.loop is asyncio.get_running_loop():
+            await closing
+        else:  # without a deadline of its own: the drain has one
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, serving.loop))
 
     def reconfigure(self, *, store: str) -> None:
         """Use another store than the one given in code, before the application starts. Raises `SettingsError`."""
@@ -206,6 +226,21 @@ class Outlast:
         return status_document(loaded.run, head, policy=self.settings.recovery, now=loaded.now)
 
     # ---- inside -----------------------------------------------------------------------------
+
+    async def _close(self, serving: Serving, grace: float) -> None:
+        try:
+            await serving.close(grace)
+        finally:
+            if self._serving is serving:
+                self._serving = None
+            if self._signals is not None:
+                self._signals.restore()
+
+    def _drain(self, grace: float) -> None:
+        if self._serving is not None:
+            runs = self._serving.drain(grace)
+            if self.on_drain is not None:
+                self.on_drain(runs, grace)
 
     @property
     def _running(self) -> Serving:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from starlette.types import ASGIApp
@@ -14,6 +14,7 @@ from outlast.errors import StoreUnavailable
 from outlast.log.event import JSON
 from outlast.server.access import Access
 from outlast.server.conditions import Admit, Conditions
+from outlast.server.drain import HURRY
 from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
@@ -26,7 +27,10 @@ from outlast.workers.base import Worker
 
 
 class Serving:
-    """One life of an `Outlast`: `start` it, use `intake`, `store` and `app`, `close` it."""
+    """One life of an `Outlast`: `start` it, use `intake`, `store` and `app`, `close` it.
+
+    `on_drained` is called on the loop once nothing is left that a server's end could hurt.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class Serving:
         access: Access,
         admit: Admit | None,
         instruments: Instruments,
+        on_drained: Callable[[], None],
     ) -> None:
         conditions = _conditions(settings, instruments, admit)
         self.store = store
@@ -50,7 +55,17 @@ class Serving:
             report=instruments.report,
             heartbeat=settings.heartbeat,
         )
-        self.app: ASGIApp = build(
+        self.app = self._routes(settings, workers, access, instruments)
+        self.loop = asyncio.get_running_loop()
+        self._on_drained = on_drained
+        self._started = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def _routes(
+        self, settings: Settings, workers: Mapping[str, Worker], access: Access, instruments: Instruments
+    ) -> ASGIApp:
+        return build(
             intake=self.intake,
             hub=self._hub,
             store=self.store,
@@ -61,9 +76,6 @@ class Serving:
             describe_node=lambda: self._describe(workers),
             expose=self._expose(instruments),
         )
-        self.loop = asyncio.get_running_loop()
-        self._started = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the store and start the node; raises what kept them from starting. Cancelled, it leaves nothing."""
@@ -81,24 +93,41 @@ class Serving:
         if self._task.done():
             await self._task
 
-    def begin_close(self) -> None:
-        """Take no new runs and send the readers away; harmless twice. Call it on the loop."""
-        self.intake.door = Door.DRAINING
-        self._hub.close()
+    def drain(self, grace: float) -> int:
+        """Take no new runs, send the readers away, finish or hand off the runs; return how many there are.
 
-    async def close(self) -> None:
-        """Close everything and wait until it is closed; raises what the node died of."""
-        self.begin_close()
-        self._node.close()
-        if self._task is not None:
-            await self._task
+        May be called again, on the loop: of several ends the earliest counts.
+        """
+        if self.intake.door is Door.OPEN:
+            self.intake.door = Door.DRAINING
+        self._hub.drain()
+        self._node.drain(grace)
+        return self._node.held
+
+    async def close(self, grace: float) -> None:
+        """Drain, close everything and wait until it is closed; raises what the node died of. Harmless twice."""
+        self.drain(grace)
+        self._closing.set()
+        assert self._task is not None, "started first"
+        try:
+            await asyncio.wait({self._task})  # bounded by the grace, and by the store
+        except asyncio.CancelledError:
+            self.drain(HURRY)  # nobody would be left to close it
+            await asyncio.wait({self._task})  # as above
+            raise
+        await self._task
 
     async def _run(self) -> None:
         await self.store.open()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._hub.run(), name="hub")
-                await self._node.run(self._open)
+                try:
+                    await self._node.run(self._open)
+                    await self._hub.see_off()
+                finally:
+                    self.loop.call_soon(self._on_drained)  # not from here: a handler may raise to end the loop
+                await self._closing.wait()  # no deadline: until then readers are told, and whoever asks is answered
                 self._hub.close()
         finally:
             self.intake.door = Door.NOT_STARTED

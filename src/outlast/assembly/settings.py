@@ -8,6 +8,7 @@ A keyword of `Outlast(…)` beats its variable `OUTLAST_…`, which beats the de
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any, Final, Self, TypeVar
 
 from outlast.errors import SettingsError
@@ -15,6 +16,7 @@ from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.server.conditions import STOP_GRACE
+from outlast.server.drain import GRACE
 from outlast.server.feed import HEARTBEAT
 from outlast.server.origins import check
 from outlast.server.seats import PER_NODE, PER_OWNER
@@ -23,6 +25,8 @@ STORE: Final = "sqlite:///outlast.db"
 """A file beside the program: the run survives the process without anything to set up."""
 DURABILITY: Final = "process"
 """Survives the death of every process; "power" survives power loss as well, at one disk flush per group of commits."""
+SIGNALS: Final = True
+"""Hears SIGTERM and SIGINT before the server does: a server's own way of stopping waits for open streams."""
 HOSTS: Final[tuple[str, ...]] = ()
 """Further names under which an application without `authenticate` answers: localhost alone needs none."""
 ALLOW_ANONYMOUS: Final = False
@@ -52,13 +56,16 @@ class Settings:
     application without `authenticate` answers; `allow_anonymous` lets it answer everybody. `origins` are the front ends
     of other origins that may use the routes from a browser. `readers_per_owner` and `readers_per_node` bound the
     streams that are open at once. `metrics` opens `/metrics` for Prometheus and needs the extra `outlast[metrics]`;
-    `tracing` makes spans of runs for OpenTelemetry and needs `outlast[otel]`.
+    `tracing` makes spans of runs for OpenTelemetry and needs `outlast[otel]`. `grace` is how long a drain may
+    take from the signal to the end; `signals=False` leaves SIGTERM and SIGINT to others.
     """
 
     store: str = STORE
     durability: str = DURABILITY
     heartbeat: float = HEARTBEAT
     stop_grace: float = STOP_GRACE
+    grace: float = GRACE
+    signals: bool = SIGNALS
     hosts: tuple[str, ...] = HOSTS
     allow_anonymous: bool = ALLOW_ANONYMOUS
     origins: tuple[str, ...] = ORIGINS
@@ -85,6 +92,8 @@ class Settings:
             check(origin)
         if min(self.readers_per_owner, self.readers_per_node) < 1:
             raise SettingsError("readers_per_owner and readers_per_node must be at least 1.")
+        if not 0 <= self.grace < inf:
+            raise SettingsError("grace must be at least 0 seconds: it is how long a drain may take.")
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Self:
@@ -151,6 +160,8 @@ READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "durability": str,
     "heartbeat": float,
     "stop_grace": float,
+    "grace": float,
+    "signals": _flag,
     "hosts": _names,
     "allow_anonymous": _flag,
     "origins": _names,

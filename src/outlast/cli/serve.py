@@ -2,8 +2,8 @@
 
 Rules:
 1. The store opens inside our own lifespan, so that what is wrong with it is told in a sentence and not by uvicorn.
-2. uvicorn waits for open streams, and readers never leave by themselves: so the first signal sends them away, and
-   uvicorn stops once they have gone. The second one ends the process where it stands, which every run survives.
+2. A signal comes to the object first, which drains, and to uvicorn when that is over. A second one leaves it no time;
+   one that comes once uvicorn is stopping ends the process where it stands, which every run survives.
 3. A worker that will not end keeps no process alive: asyncio would wait for its task without a deadline.
 """
 
@@ -26,8 +26,8 @@ from outlast.assembly.outlast import Outlast
 from outlast.cli.listener import PORT, address_of, check_exposure, listen, resolve
 from outlast.cli.target import FORM, load
 
-GRACE: Final = 10
-"""Seconds for the responses that are still open after the readers were sent away; then they are cut."""
+RESPONSES_WITHIN: Final = 1
+"""Seconds for the responses that are still open after the drain; then they are cut."""
 LAST_CALL: Final = 1.0
 """Seconds for tasks of workers that are left behind: they were told to end twice before."""
 SIGNALED: Final = 128
@@ -50,8 +50,9 @@ EXAMPLES: Final = (
 def serve(target: str, host: str, port: int, store: str | None, *, verbose: bool) -> int:
     """Serve the Outlast object that MODULE:ATTRIBUTE names.
 
-    The routes are at the root, the page too. Ctrl-C or SIGTERM sends the readers away, hands the runs off and stops;
-    a second one stops at once. Runs go on where they were when the server comes back, also after a kill -9.
+    The routes are at the root, the page too. SIGTERM sends the readers away, lets runs finish for up to OUTLAST_GRACE
+    seconds (25), hands the others off and stops; Ctrl-C does not wait as long, and a second signal not at all. Runs go
+    on when the server comes back, also after a kill -9.
     """
     configure_logs(verbose=verbose)
     outlast = load(target)
@@ -87,6 +88,7 @@ def run(outlast: Outlast, listener: socket.socket, greet: Callable[[], Awaitable
 
 async def _run(outlast: Outlast, listener: socket.socket, greet: Callable[[], Awaitable[None]]) -> int:
     server = Server(outlast, greet)
+    outlast.on_drain = Waiting().tell
     with server.signals():
         async with outlast:
             await server.serve(sockets=[listener])
@@ -106,6 +108,23 @@ async def leave(code: int) -> None:
         os._exit(code)
 
 
+class Waiting:
+    """Says once what a server waits for that was told to stop."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def tell(self, runs: int, grace: float) -> None:
+        """Tell it, where there is anything to wait for."""
+        if runs and not self._told:
+            what = "1 run" if runs == 1 else f"{runs} runs"
+            again = "it goes on" if runs == 1 else "they go on"
+            click.echo(
+                f"Waiting up to {grace:g} s for {what}; a second signal stops now: {again} at the next start.", err=True
+            )
+        self._told = True
+
+
 class Server(uvicorn.Server):
     """uvicorn, stopping the way open streams need it."""
 
@@ -121,11 +140,10 @@ class Server(uvicorn.Server):
                 ws="none",
                 server_header=False,
                 proxy_headers=False,  # who asks is decided by what we are told, never by what somebody forwards
-                timeout_graceful_shutdown=GRACE,
+                timeout_graceful_shutdown=RESPONSES_WITHIN,
             )
         )
         self.exit_code = 0
-        self._outlast = outlast
         self._greet = greet
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -149,9 +167,8 @@ class Server(uvicorn.Server):
         yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler's signature
-        """Stop, or stop at once."""
+        """Stop, or end the process when that was said before."""
         if self.should_exit:
             os._exit(SIGNALED + sig)
         self.should_exit = True
         self.exit_code = SIGNALED + sig if sig == signal.SIGINT else 0  # SIGTERM asks for a clean end: this is one
-        self._outlast.begin_close()

@@ -11,7 +11,8 @@ Rules:
 2. What the worker said before the ending is made durable first. A completed run whose last words cannot be stored
    is not completed.
 3. A controller that finds another claim on its run goes away in silence: no settle, no clean-up, no abort (H10).
-4. The worker runs in a task of its own, so that a deaf one can be left behind after `stop_grace`.
+4. The worker runs in a task of its own, so that a deaf one can be left behind after `stop_grace`, or when its node
+   has no more time.
 """
 
 import asyncio
@@ -74,8 +75,8 @@ class Controller:
     """Drives the run its node has just claimed; `drive` is its one task.
 
     `renewed_at` tells, on the loop's clock, when the node's newest accepted renewal was sent. `left_behind` is the
-    call of a worker that did not end when it was told to; its node keeps it until it does. `releasing` is the cause it
-    lets go for, once it does.
+    call of a worker that did not end when it was told to; its node keeps it until it does. `settled` tells that the run
+    has its outcome, `releasing` is the cause it lets go for, once it does.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Controller:
         self.run = claimed.run
         self.claimed_at = loop.time()
         self.left_behind: asyncio.Task[bytes | None] | None = None
+        self.settled = False
         self.releasing: Cause | None = None
         self._cause = claimed.cause
         self._worker = worker
@@ -99,6 +101,7 @@ class Controller:
         self._renewed_at = renewed_at
         self._calls = claimed.run.budget.calls
         self._ending: asyncio.Future[Ending] = loop.create_future()
+        self._impatient: asyncio.Future[None] = loop.create_future()
         self._appender: Appender | None = None
         self._span: Span | None = None
 
@@ -124,6 +127,11 @@ class Controller:
     def hand_off(self) -> None:
         """Let go on purpose, so that another node goes on."""
         self._decide(HandedOff())
+
+    def leave_behind(self) -> None:
+        """Wait no longer for a worker that was told to end. Harmless twice."""
+        if not self._impatient.done():
+            self._impatient.set_result(None)
 
     def lose(self) -> None:
         """Go away: by the rows, this claim does not hold the run any more."""
@@ -219,7 +227,9 @@ class Controller:
             if call.done():
                 return self._ending_of(call)
             call.cancel()
-            await asyncio.wait({call}, timeout=self._conditions.stop_grace)
+            until: set[asyncio.Future[Any]] = {call, self._impatient}
+            timeout = self._conditions.stop_grace
+            await asyncio.wait(until, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not call.done():
                 call.cancel()
@@ -288,6 +298,7 @@ class Controller:
     async def _settle(self, outcome: Outcome) -> None:
         run, runs = self.run, self._store.runs
         settled = await self._insist(lambda: runs.settle(run, run.token, outcome), during="settle")
+        self.settled = True
         self._conditions.report(settlement(settled))
 
     async def _release(self, cause: Cause) -> None:

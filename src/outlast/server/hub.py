@@ -3,7 +3,8 @@
 Rules:
 1. Feeds belong to the hub, never to the request that was the first to need one.
 2. Nothing here starts, claims or changes a run: reading is reading (A4).
-3. Closing tells every reader to go elsewhere and waits a bounded time for them to have heard it (F15).
+3. A drain tells every reader to go elsewhere, and those who still come get what is stored and are told so too. Seeing
+   them off takes a bounded time (F15).
 """
 
 import asyncio
@@ -30,7 +31,9 @@ from outlast.wire import native
 SWEEP_EVERY: Final = 5.0
 """Seconds between two looks for clients that take nothing: the minute they have is a minute, give or take."""
 FAREWELL_WITHIN: Final = 5.0
-"""Seconds the readers of a closing node have to take their last frame."""
+"""Seconds the readers of a node that drains have to take their last frame."""
+PARTING: Final = 1.0
+"""Seconds for those who came late: they were told at once."""
 
 
 class Hub:
@@ -53,7 +56,9 @@ class Hub:
         self._feeds: dict[str, Feed] = {}
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._draining = asyncio.Event()
         self._closing = asyncio.Event()
+        self._told_at = 0.0
 
     @property
     def readers(self) -> int:
@@ -66,23 +71,45 @@ class Hub:
         return len(self._feeds)
 
     async def run(self) -> None:
-        """Serve until `close`, then see the readers off."""
+        """Serve until `drain`, send every reader away until `close`, then see off who is left."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 rounds = tasks.create_task(Rounds(self._feeds, self._around).run(), name="rounds")
-                await self._sweep()
+                await self._sweep(SEND_WITHIN, until=self._draining)
                 self._tasks = None
                 rounds.cancel()
-                await self._see_off()
+                for pump in self._pumps.values():
+                    pump.cancel()
+                await rouse(self._room.readers)
+                await self._sweep(FAREWELL_WITHIN, until=self._closing)
+                await self.see_off()
         finally:
             self._tasks = None
             self._room.draining = True
             for reader in tuple(self._room.readers):
                 reader.wake()
 
+    def drain(self) -> None:
+        """Tell every reader to go elsewhere, also those who still come. Harmless twice."""
+        if not self._room.draining:
+            self._room.draining = True
+            self._told_at = asyncio.get_running_loop().time()
+        self._draining.set()
+
+    async def see_off(self) -> None:
+        """Drain, and wait until every reader has left; those that do not hear it are dropped."""
+        self.drain()
+        by = max(self._told_at + FAREWELL_WITHIN, asyncio.get_running_loop().time() + PARTING)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(by):
+                await self._room.emptied()
+        for reader in tuple(self._room.readers):
+            reader.drop()
+
     def close(self) -> None:
-        """Tell every reader to go elsewhere, and end `run`. Harmless twice."""
+        """Drain, see the readers off and end `run`. Harmless twice."""
+        self.drain()
         self._closing.set()
 
     def reader(
@@ -115,7 +142,7 @@ class Hub:
         if feed is not None:
             return feed
         feed = Feed(run, place.head, self._around)
-        if self._tasks is not None and not place.head.sealed:
+        if self._tasks is not None and not self._room.draining and not place.head.sealed:
             self._feeds[run.log] = feed
             # An empty context: the feed outlives the request that needed it first.
             pump = self._pump(run.log, feed)
@@ -128,24 +155,12 @@ class Hub:
         finally:
             del self._feeds[log], self._pumps[log]
 
-    async def _sweep(self) -> None:
-        """Drop clients that take nothing, until the hub closes."""
+    async def _sweep(self, within: float, *, until: asyncio.Event) -> None:
+        """Drop clients that take nothing for `within` seconds, until something is so."""
         clock = asyncio.get_running_loop().time
-        while not self._closing.is_set():
+        while not until.is_set():
             for reader in tuple(self._room.readers):
-                if reader.sending_since is not None and clock() - reader.sending_since >= SEND_WITHIN:
+                if reader.sending_since is not None and clock() - reader.sending_since >= within:
                     reader.drop()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), SWEEP_EVERY)
-
-    async def _see_off(self) -> None:
-        """Tell every reader that this node closes, and drop those that do not hear it."""
-        self._room.draining = True
-        for pump in self._pumps.values():
-            pump.cancel()
-        await rouse(self._room.readers)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_WITHIN):
-                await self._room.emptied()
-        for reader in tuple(self._room.readers):
-            reader.drop()
+                await asyncio.wait_for(until.wait(), SWEEP_EVERY)

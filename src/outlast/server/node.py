@@ -7,6 +7,8 @@ Rules:
    one TTL before it claims others' runs, so that their holders renew first (H18). The store's clock counts: it goes
    on while a machine sleeps.
 4. A run it holds by the rows has a controller, or is on its way to be released (O1).
+5. A node that leaves claims nothing more, and hears stops and renews its lease until the last of its runs has finished
+   or is handed off.
 """
 
 import asyncio
@@ -16,13 +18,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.errors import OwnershipError, StoreError, code_of
-from outlast.facts import NodeBuried, NodeStarted, NodeStopped, RunClaimed, RunReleased, StoreTroubled
+from outlast.facts import NodeBuried, NodeDraining, NodeStarted, NodeStopped, RunClaimed, RunReleased, StoreTroubled
 from outlast.fleet import Fleet
 from outlast.recovery import cause_of
 from outlast.run import Cause, Run
 from outlast.server.claim import Claimant
 from outlast.server.conditions import Conditions
 from outlast.server.controller import Controller
+from outlast.server.drain import Drain
 from outlast.server.outbox import Outbox
 from outlast.server.pulse import Pulse
 from outlast.server.renewal import Keeper, Pacer, Renewed
@@ -40,8 +43,6 @@ STARTS_AT_ONCE: Final = 64
 """Claims under way at the same time: a node that takes over five hundred runs starts them in eight waves."""
 ANSWERED_WITHIN: Final = 5.0
 """Seconds since the store's last answer after which requests are better sent to another node: ten looks without one."""
-CLOSE_GRACE: Final = 10.0
-"""Seconds controllers may take to let go of their runs before they are cancelled; their lease is gone either way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class Node:
         self._workers = workers
         self._conditions = conditions
         self._pacer = pacer
-        self._closing = asyncio.Event()
+        self._drain = Drain(stop_grace=conditions.stop_grace)
         self._claimant = Claimant(store.runs, self.id, conditions, Fleet(), on_doubt=self._doubt)
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._starting: set[str] = set()
@@ -91,7 +92,7 @@ class Node:
         self._look_every = min(LOOK_EVERY, (conditions.lease.ttl - conditions.lease.renew_every) / 3)
 
     async def run(self, on_started: Callable[[], None]) -> None:
-        """Join, call `on_started`, work until `close`, then let go of everything and leave.
+        """Join, call `on_started`, work until `drain`, then let go of everything and leave.
 
         Raises what kept the node from joining.
         """
@@ -118,19 +119,23 @@ class Node:
                     tasks.create_task(self.pulse.run(self._beat), name="pulse"),
                 ]
                 on_started()
-                await self._closing.wait()  # no deadline: a node works until it is closed
-                for each in loops:
-                    each.cancel()
-                await self._let_go()
-            report(NodeStopped(node=self.id))
+                await self._drain.begun.wait()  # no deadline: a node works until it is told to leave
+                report(NodeDraining(node=self.id, runs=self.held))
+                await self._leave(loops)
+            report(NodeStopped(node=self.id, finished=self._drain.finished, handed_off=self._drain.handed_off))
         finally:
+            self._drain.end()
             self._pacer.close()
             with suppress(StoreError):
                 await runs.leave(self.id)
 
-    def close(self) -> None:
-        """Let go of everything and end `run`."""
-        self._closing.set()
+    def drain(self, grace: float) -> None:
+        """Claim nothing more, let runs finish, hand off the others, and end `run` within `grace` seconds.
+
+        May be called again: of several ends the earliest counts.
+        """
+        self._drain.begin(grace)
+        self._end_drain_if_idle()
 
     @property
     def held(self) -> int:
@@ -167,6 +172,8 @@ class Node:
         await self._release_the_unreleased()
         if self._controllers:
             await self._hand_over_stops()
+        if self._drain.begun.is_set():
+            return self._look_every
         due = await runs.due(self._workers.keys(), limit=LOOK_AT + len(self._starting) + self._passed_over)
         self._has_looked(now=due.now)  # before any of them is claimed (rule 3)
         self._passed_over = 0
@@ -179,8 +186,16 @@ class Node:
             self._starting.add(run.log)
             host = tasks.create_task(self._host(run), name=f"host {run.log}")
             self._hosts.add(host)
-            host.add_done_callback(self._hosts.discard)
+            host.add_done_callback(self._host_ended)
         return self._look_every if due.next_at is None else min(self._look_every, due.next_at - due.now)
+
+    def _host_ended(self, host: "asyncio.Task[None]") -> None:
+        self._hosts.discard(host)
+        self._end_drain_if_idle()
+
+    def _end_drain_if_idle(self) -> None:
+        if self._drain.begun.is_set() and not self._hosts:
+            self._drain.end()
 
     async def _hand_over_stops(self) -> None:
         for run in await self._store.runs.stops(self.id):
@@ -201,14 +216,14 @@ class Node:
     async def _host(self, run: Run) -> None:
         try:
             async with self._slots:
-                claimed = None if self._closing.is_set() else await self._claimant.claim(run)
+                claimed = None if self._drain.begun.is_set() else await self._claimant.claim(run)
             if claimed is None:
                 self._passed_over += 1
                 return
             worker, renewed_at = self._workers[run.worker], self._renewed_at
             controller = Controller(claimed, worker, self._store, self._conditions, renewed_at=renewed_at)
             self._controllers[run.log] = controller
-            if self._closing.is_set():
+            if self._drain.hand_off.is_set():
                 controller.hand_off()
             await self._drive(controller)
         except Exception as error:  # noqa: BLE001 - reported; one run's trouble must not end the node
@@ -225,6 +240,8 @@ class Node:
             self._unreleased[controller.run.log] = Unreleased(run=controller.run, cause=cause, claimed=None)
             self._conditions.report(StoreTroubled(during="release", error=code_of(error)))
         finally:
+            handed_off = controller.releasing is Cause.HANDOFF and controller.run.log not in self._unreleased
+            self._drain.count(finished=controller.settled, handed_off=handed_off)
             if controller.left_behind is not None:
                 self._left_behind.add(controller.left_behind)
                 controller.left_behind.add_done_callback(self._forget)
@@ -251,13 +268,19 @@ class Node:
                 self._conditions.report(RunReleased(run=log, cause=each.cause))
             del self._unreleased[log]
 
-    async def _let_go(self) -> None:
+    async def _leave(self, loops: "list[asyncio.Task[None]]") -> None:
+        """Go through the moments of the drain; each has a time of its own, and comes at once when no run is left."""
+        await self._drain.hand_off.wait()
+        for each in loops:
+            each.cancel()
         for controller in self._controllers.values():
             controller.hand_off()
-        if self._hosts:
-            _, late = await asyncio.wait(self._hosts, timeout=CLOSE_GRACE)
-            for host in late:
-                host.cancel()
+        await self._drain.leave_behind.wait()
+        for controller in self._controllers.values():
+            controller.leave_behind()
+        await self._drain.gone.wait()
+        for host in self._hosts:
+            host.cancel()  # its store is away; the end of the lease frees the run as well
 
     # ---- the lease --------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ Rules:
    and from the log otherwise: replay and live are one sequence (F3).
 2. Order: `hello`, a gap if there is one, stored events, `caught-up`, live events and heartbeats, the terminal event,
    `end`. Then the body is complete.
-3. A store that fails, and a node that closes, end the stream cleanly with a hint to come again; only the log tells an
-   outcome (F9, F15).
+3. A store that fails, and a node that drains, end the stream cleanly with a hint to come again, behind what is stored;
+   only the log tells an outcome (F9, F15).
 4. A slow client is felt as a send that does not return. One that takes nothing for `SEND_WITHIN` seconds is dropped.
 5. The client's leaving ends whatever the reader waits for, and so does cancellation from outside, of either kind:
    nothing here is awaited on the way out.
@@ -180,9 +180,9 @@ class Reader:
             chunk = self._ready()
             if chunk is None:
                 chunk = await self._from_log()
-                if not (chunk or self._failed or self._is_leaving):
+                if not (chunk or self._failed or self._farewell is not None):
                     continue  # the view shows nothing of this page, and more lies behind it
-            if chunk and not self._is_leaving:
+            if chunk and self._farewell is None:
                 await self._say(send, chunk)
                 self._page = None
             elif (last := self._last()) is not None:
@@ -236,16 +236,11 @@ class Reader:
         self._room.pages[self._log, self._seq, self._view] = page
         return page
 
-    @property
-    def _is_leaving(self) -> bool:
-        """Whether the stream ends without having come to the end of the log."""
-        return self._room.draining or self._farewell is not None
-
     def _last(self) -> tuple[Departure, bytes] | None:
         """Return what is said last and why, now that nothing is ready; None as long as more may come."""
         if self._farewell is not None:
             return Departure.EXPIRED, self._farewell
-        if self._room.draining:
+        if self._room.draining and (self._failed or not self._feed.ended):
             return Departure.DRAINED, native.drain(SPREAD, retry=SPREAD * self._room.jitter())
         if self._failed or self._feed.broken:
             return Departure.TROUBLE, native.retry_hint(RETRY_AFTER_TROUBLE)

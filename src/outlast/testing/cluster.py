@@ -29,6 +29,7 @@ from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.conditions import Admit, Conditions
+from outlast.server.drain import GRACE, HURRY
 from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
@@ -116,13 +117,17 @@ class Member:
         if task.done() and not task.cancelled():
             task.result()
 
-    async def close(self) -> None:
-        """Let go of everything, as at the end of a lifespan; raises what the node died of."""
+    async def drain(self, grace: float = GRACE) -> None:
+        """Leave within `grace` seconds, as at SIGTERM; raises what the node died of."""
         self.intake.door = Door.DRAINING
-        self.hub.close()
-        self.node.close()
+        self.hub.drain()
+        self.node.drain(grace)
         if self._task is not None:
             await self._task
+
+    async def close(self) -> None:
+        """Let go of everything at once, as at a second signal; raises what the node died of."""
+        await self.drain(HURRY)
 
     def response(self, run: Run, cursor: Cursor) -> ASGIApp:
         """Return the stream of `run` behind `cursor`, as a route would; it ends at once when the store fails."""
