@@ -149,9 +149,11 @@ class Page:
 
     def _begin(self) -> "subprocess.Popen[str]":
         programs = str(Path(sys.executable).parent)
-        environ = {name: value for name, value in os.environ.items() if not name.startswith(("OUTLAST_", "PYTEST_"))}
+        # What they compile they keep: each process would compile pytest and all the rest again.
+        ours = ("OUTLAST_", "PYTEST_", "PYTHONDONTWRITEBYTECODE")
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         environ |= {"PATH": f"{programs}{os.pathsep}{environ['PATH']}", "UVICORN_PORT": str(self.port)}
-        environ |= {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environ |= {"PYTHONUNBUFFERED": "1"}
         with self._complaints.open("w") as complaints:
             return subprocess.Popen(
                 ["bash", "--noprofile", "--norc"],

@@ -30,6 +30,7 @@ ANSWER = (
 async def chat(folder: Path, port: int, *, pace: float) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the application until the end of the block."""
     environ = {**os.environ, "CHAT_PACE": str(pace), "OUTLAST_LEASE_TTL": "3600"}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the agent's library is large, and compiled once
     with (folder / "log").open("a") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
