@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from outlast.assembly.outlast import Outlast
 from outlast.client.received import ReceivedEvent, ReceivedGap
 from outlast.errors import (
+    CallMisused,
     Capacity,
     ClaimLost,
     CursorInvalid,
@@ -53,7 +54,7 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run, Status
 from outlast.server.identity import Action, Identity
 from outlast.stores.base import StopAnswer, Stopped
-from outlast.workers.base import ActiveRun
+from outlast.workers.base import ActiveRun, EarlierRun
 
 if TYPE_CHECKING:
     from outlast.client.follow import follow
@@ -70,11 +71,13 @@ else:
 __all__ = [
     "Action",
     "ActiveRun",
+    "CallMisused",
     "Capacity",
     "ClaimLost",
     "Cursor",
     "CursorInvalid",
     "Draining",
+    "EarlierRun",
     "Event",
     "EventTooLarge",
     "Fenced",

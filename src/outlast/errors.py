@@ -20,7 +20,8 @@
     │   └── LogFull · EventTooLarge
     ├── WorkerError              the worker's
     │   ├── WorkerRaised         it raised: a verdict
-    │   └── Retry                it asks to be called again
+    │   ├── Retry                it asks to be called again
+    │   └── CallMisused          it asked its run for what this call of it cannot have
     └── WireError                a peer's: bytes that are not what they claim to be
 
 Codes are part of the public contract: they appear in problem documents, in outcomes and in
@@ -258,6 +259,12 @@ class Retry(WorkerError):
     """Raise this in a worker to be called again, at most three times without progress."""
 
     code = "worker_failed"
+
+
+class CallMisused(WorkerError):
+    """A worker used its run from another thread or loop, or asked for what its kind does not have."""
+
+    code = "call_misused"
 
 
 class WireError(OutlastError, ValueError):

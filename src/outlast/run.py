@@ -18,7 +18,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
-from outlast.log.event import JSON, JSON_TYPE, Event
+from outlast.log.event import CHECKPOINT, JSON, JSON_TYPE, Event
 
 
 class Status(StrEnum):
@@ -156,6 +156,14 @@ class StopIntent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What a resume worker goes on from: the seq of its `run.checkpoint`, and its state as JSON bytes."""
+
+    seq: int
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """The fencing token of one claim: every write carries it. Equal epochs with other claim ids are refused."""
 
@@ -240,6 +248,11 @@ def started(run: Run) -> Event:
 def restarted(run: Run, *, cause: Cause, keep: int) -> Event:
     """Return the event of a takeover: readers fold away what came after seq `keep`. Source: W14."""
     return Event("run.restarted", {"epoch": run.epoch, "attempt": run.attempt, "cause": cause.value, "keep": keep})
+
+
+def checkpointed() -> Event:
+    """Return the event of a checkpoint. What the worker needs to go on is no reader's business: it stands elsewhere."""
+    return Event(CHECKPOINT, {})
 
 
 def terminal(outcome: Outcome) -> Event:

@@ -13,7 +13,8 @@ from outlast.run import Run
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import Death, Moment, Script, Standstill
 from outlast.testing.history import History
-from outlast.testing.worker import Call, Die, Emit, Freeze, Raise, Return, Say, ScriptedWorker, Step, Told, Work
+from outlast.testing.worker import Call, Die, Emit, Freeze, Raise, Return, Save, Say, ScriptedWorker, Step, Told, Work
+from outlast.workers.base import Kind
 
 TTL = 15.0
 
@@ -90,18 +91,31 @@ POINTS = (
 )
 
 
+CHECKPOINTS = (
+    Point(number=8, name="checkpoint taken", steps=(Emit("a"), Save(), Say("b")), charged=1),
+    Point(number=9, name="checkpoint appended, not written", operation="checkpoint", charged=1),
+    Point(
+        number=9, name="checkpoint written, answer lost", operation="checkpoint", moment=Moment.UNANSWERED, charged=1
+    ),
+    Point(number=10, name="checkpoint answered", operation="checkpoint", moment=Moment.ANSWERED, charged=1),
+)
+"""Places that only the life of a resume worker has."""
+
+
 class Scene:
     """A run on node `a`, which is struck at the point, and node `b`, which is there to go on.
 
     `longer` is how long the second call works, in seconds.
     """
 
-    def __init__(self, point: Point, blow: Blow, *, readers: int = 1, longer: float = 1.0) -> None:
+    def __init__(
+        self, point: Point, blow: Blow, *, readers: int = 1, longer: float = 1.0, kind: Kind = Kind.RESTART
+    ) -> None:
         self.point = point
         self.blow = blow
         self.longer = longer
         self.struck_at: float | None = None
-        self.worker = ScriptedWorker(self.script, self.answer)
+        self.worker = ScriptedWorker(self.script, self.answer, kind=kind)
         self.cluster = Cluster({"chat": self.worker}, admit=self.admit if point.admission else None)
         self.readers = readers
         self._strikes = iter([True])
@@ -134,6 +148,9 @@ class Scene:
             yield self.blow.step
         yield Say("a")
         yield Emit("b")
+        if self.worker.kind is Kind.RESUME:
+            yield Save()
+            yield Say("c")
         yield Work(self.longer if call.number > 1 else 7.0)
         if self.point.fails:
             yield Raise(ValueError())

@@ -21,7 +21,8 @@ from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorBefore, Script
 from outlast.testing.invariants import check
 from outlast.testing.observation import FactReported
-from outlast.testing.worker import Call, Die, Emit, Raise, ScriptedWorker, Step, Work
+from outlast.testing.worker import Call, Die, Emit, Raise, Save, ScriptedWorker, Step, Work
+from outlast.workers.base import Kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "recovery.md"
 BLOCK = re.compile(r"(<!-- measured: storms -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -39,11 +40,17 @@ class Shape:
     steps: Callable[[Call], Iterable[Step]]
     failing_append: int | None = None
     window: float = WINDOW
+    kind: Kind = Kind.RESTART
 
 
 SHAPES = (
     Shape(name="the process dies at once", steps=lambda _call: [Die()]),
     Shape(name="the process dies after an event", steps=lambda _call: [Emit("hello"), Die()]),
+    Shape(
+        name="a resume worker's process dies after an event and a checkpoint",
+        steps=lambda _call: [Emit("hello"), Save(), Die()],
+        kind=Kind.RESUME,
+    ),
     Shape(name="every append fails", steps=lambda _call: [Emit("hello")], failing_append=0),
     Shape(name="every append after the first fails", steps=lambda _call: [Emit("a"), Emit("b")], failing_append=1),
     Shape(  # with a window of a minute, because twenty of five minutes are long even on a virtual clock
@@ -67,7 +74,7 @@ class Storm:
 
 async def unleash(shape: Shape, *, readers: int, nodes: int) -> Storm:
     """Let one run fail in this shape until it has its outcome, judge it, and return what it came to."""
-    worker = ScriptedWorker(shape.steps)
+    worker = ScriptedWorker(shape.steps, kind=shape.kind)
     async with Cluster({"chat": worker}, seed=7, recovery=RecoveryPolicy(window=shape.window)) as cluster:
         house = _House(cluster, shape, nodes)
         await house.open()

@@ -1,20 +1,25 @@
 """A process that dies, or stands still, at any place of a run's life: what it costs, and how soon another goes on."""
 
+from typing import Any
+
 import pytest
 
 from outlast.facts import ControllerStoodDown
 from outlast.run import Status
 from outlast.testing.clock import run
+from outlast.testing.faults import Moment
 from outlast.testing.history import History
 from outlast.testing.invariants import check, rows
-from outlast.testing.observation import CallBegan, CallEnded, Claimed, FactReported
-from tests.simulation.killpoints import POINTS, TTL, Blow, Point, Scene, label
+from outlast.testing.observation import CallBegan, CallEnded, CallResumed, Claimed, FactReported
+from outlast.testing.worker import Save
+from outlast.workers.base import Kind
+from tests.simulation.killpoints import CHECKPOINTS, POINTS, TTL, Blow, Point, Scene, label
 
 TAKEOVER_WITHIN = TTL + 2.0
 
 
-async def play(point: Point, blow: Blow, *, readers: int, longer: float = 1.0) -> tuple[Scene, History]:
-    scene = Scene(point, blow, readers=readers, longer=longer)
+async def play(point: Point, blow: Blow, *, readers: int, **options: Any) -> tuple[Scene, History]:
+    scene = Scene(point, blow, readers=readers, **options)
     history = await scene.play()
     check(history)
     return scene, history
@@ -42,6 +47,24 @@ def test_a_process_that_dies_costs_what_its_place_says_and_another_goes_on_in_ti
         assert len(later) == 1
         assert later[0] <= (TAKEOVER_WITHIN if point.charged else 2.0)
     assert not list(rows.told_once(history)) or point.number in {13, 15}
+
+
+@pytest.mark.fault("X1", "X2")
+@pytest.mark.behaviour("W14")
+@pytest.mark.invariant("goes-on-where-readers-are", "ends-as-the-worker-believes", "checkpoints-are-in-the-log")
+@pytest.mark.parametrize("blow", [Blow(), Blow(seconds=2 * TTL + 1)], ids=["dies", "stands still"])
+@pytest.mark.parametrize("point", [*POINTS, *CHECKPOINTS], ids=label)
+def test_a_resume_worker_goes_on_from_its_checkpoint_wherever_its_process_was_struck(point: Point, blow: Blow) -> None:
+    scene, history = run(play(point, blow, readers=1, kind=Kind.RESUME))  # judged by the invariants
+    (row,) = history.rows.values()
+    assert row.status is (Status.FAILED if point.fails else Status.COMPLETED)
+    assert row.budget.life == point.charged + (1 if point.admission else 0)
+    resumed = [each for each in history.of(CallResumed) if each.counted is not None]
+    kept = sum(isinstance(step, Save) for step in point.steps or ())
+    if point in CHECKPOINTS:
+        reached = kept or point.moment is not Moment.BEFORE
+        assert [each.counted for each in resumed] == ([len(resumed[0].kept)] if reached else [])
+    assert len({call.number for call in scene.worker.calls}) == len(scene.worker.calls)
 
 
 @pytest.mark.fault("X2")

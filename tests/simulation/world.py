@@ -31,15 +31,17 @@ from outlast.testing.worker import (
     Hang,
     Raise,
     Return,
+    Save,
     Say,
     ScriptedWorker,
     Step,
     Told,
     Work,
 )
+from outlast.workers.base import Kind
 from tests.simulation.trouble import Trouble
 
-WORKER = "chat"
+WORKERS = {"chat": Kind.RESTART, "agent": Kind.RESUME}
 
 # A third of the defaults and less, so that one world's lives, deaths and backoffs fit into a minute or two.
 LEASE = LeasePolicy(ttl=4.5, renew_every=1.5, margin=1.0, stall_limit=40.0)
@@ -87,8 +89,8 @@ class World:
         self.seed = seed
         self.plan = Plan.rolled(self.dice)
         self.calm = False
-        self.worker = ScriptedWorker(self.script, self.answer)
-        self.cluster = Cluster({WORKER: self.worker}, seed=seed, recovery=RECOVERY, lease=LEASE, admit=self.admit)
+        self.workers = {name: ScriptedWorker(self.script, self.answer, kind=kind) for name, kind in WORKERS.items()}
+        self.cluster = Cluster(self.workers, seed=seed, recovery=RECOVERY, lease=LEASE, admit=self.admit)
         self.nodes: list[Member] = []
         self.runs: list[Run] = []
         self.trouble: list[Trouble] = []
@@ -100,11 +102,7 @@ class World:
     def script(self, call: Call) -> Iterator[Step]:
         """Play a call: some words, some work, and one of many ends."""
         dice = random.Random(f"{self.seed}/{call.run}/{call.number}")
-        for count in range(dice.randint(0, 6)):
-            said = dice.choice([f"{call.number}.{count} ", Event("tool.call", {"n": count}), Event("bytes", bytes(9))])
-            yield dice.choice([Say, Emit])(said)
-            if dice.random() < 0.5:
-                yield Work(dice.choice([0.01, 0.3, dice.uniform(0.5, 3)]))
+        yield from self.words(call, dice)
         roll = dice.random()
         if roll < 0.20 and not self.calm:
             self.note("worker death")
@@ -132,6 +130,24 @@ class World:
         if roll < 0.7:
             yield Die()
         yield Raise(ConnectionError()) if roll < 0.85 else Hang()
+
+    def words(self, call: Call, dice: random.Random) -> Iterator[Step]:
+        """Say some words, with some work and, where the worker resumes, some checkpoints in between."""
+        for count in range(dice.randint(0, 6)):
+            said = dice.choice([f"{call.number}.{count} ", Event("tool.call", {"n": count}), Event("bytes", bytes(9))])
+            yield dice.choice([Say, Emit])(said)
+            if dice.random() < 0.5:
+                yield Work(dice.choice([0.01, 0.3, dice.uniform(0.5, 3)]))
+            if self.kind_of(call.run) is Kind.RESUME and dice.random() < 0.4:
+                yield Save()
+
+    def kind_of(self, run: str) -> Kind:
+        """Tell the kind of a run's worker: every other run is of the one that resumes."""
+        return Kind.RESUME if int(run.removeprefix("run-")) % 2 else Kind.RESTART
+
+    def calls_of(self, run: str) -> list[Call]:
+        """Return all calls of a run, whichever worker's they are."""
+        return [call for worker in self.workers.values() for call in worker.calls_of(run)]
 
     async def admit(self, run: Run) -> None:
         """Refuse a takeover now and then."""
@@ -256,7 +272,9 @@ class World:
 
     async def start(self) -> None:
         """Accept one more run."""
-        self.runs.append(await self.cluster.start(WORKER, f"run-{len(self.runs)}"))
+        name = f"run-{len(self.runs)}"
+        worker = next(worker for worker, kind in WORKERS.items() if kind is self.kind_of(name))
+        self.runs.append(await self.cluster.start(worker, name))
 
     async def start_runs(self) -> None:
         """Accept runs all through the storm."""
@@ -300,7 +318,7 @@ class World:
                 if self._loop.time() >= deadline:
                     return  # the history says so
                 await asyncio.sleep(1)
-                if any(call.epoch == row.epoch and is_endless(call) for call in self.worker.calls_of(run.id)):
+                if any(call.epoch == row.epoch and is_endless(call) for call in self.calls_of(run.id)):
                     await self.cluster.runs.stop("", run.id, reason="at last")
 
     async def see_aborts_told(self) -> None:
@@ -309,7 +327,7 @@ class World:
         for run in self.runs:
             row = await self.cluster.row(run.id)
             while row.epoch and row.status in {Status.FAILED, Status.CANCELLED} and self._loop.time() < deadline:
-                if any(told.run == run.id for told in self.worker.aborts):
+                if any(told.run == run.id for worker in self.workers.values() for told in worker.aborts):
                     break
                 await asyncio.sleep(1)
 
@@ -341,7 +359,7 @@ async def live(seed: int) -> History:
         check(history)
         crashed = [(node.name, node.crash) for node in world.nodes if node.crash is not None]
         assert not crashed, f"nodes crashed: {crashed}"
-        alive = [call for call in world.worker.calls if call.ended_at is None]
+        alive = [call for worker in world.workers.values() for call in worker.calls if call.ended_at is None]
         assert not alive, f"calls are still alive: {alive}"
         unread = [task for task in readers if task.cancelled()]
         assert not unread, f"{len(unread)} readers never came to the end"

@@ -142,6 +142,14 @@ async def test_workers_are_registered_once_by_proper_names_and_before_the_start(
             outlast.reconfigure(store="sqlite:///x.db")
 
 
+async def test_a_worker_is_of_a_kind_that_there_is() -> None:
+    outlast = made()
+    outlast.worker("agent", kind="resume")(lambda run: None)
+    assert (outlast.workers["agent"].kind, outlast.workers["echo"].kind) == ("resume", "restart")
+    with pytest.raises(SettingsError, match="one of restart, resume"):
+        outlast.worker("other", kind="reattach")  # type: ignore[arg-type]
+
+
 @pytest.mark.behaviour("D3", "F15")
 async def test_closing_begins_with_the_readers() -> None:
     outlast = made(grace=3600.0)

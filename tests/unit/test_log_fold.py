@@ -105,22 +105,33 @@ said = st.one_of(
 )
 
 
+MARK = Event("run.checkpoint", {})
+
+
 @st.composite
-def cut_logs(draw: st.DrawFn) -> tuple[list[Event], int]:
-    """A log and a place to cut it, whose restarts keep nothing, or a place at or past the cut."""
-    events = draw(st.lists(said, max_size=12))
-    cut = draw(st.integers(0, len(events)))
-    for place in sorted(draw(st.sets(st.integers(0, len(events)), max_size=3))):
-        keep = draw(st.just(0) | st.integers(cut, max(cut, place)))
-        events.insert(place, restarted(keep))
-        cut += place < cut
-    return events, cut
+def logs_with_checkpoints(draw: st.DrawFn) -> list[Event]:
+    """A log as controllers write it: each restart keeps nothing, or what came up to one of the run's checkpoints."""
+    events: list[Event] = []
+    for part in draw(st.lists(said | st.just(MARK) | st.just(None), max_size=16)):
+        marks = [seq for seq, event in enumerate(events, 1) if event is MARK]
+        events.append(restarted(draw(st.sampled_from([0, *marks]))) if part is None else part)
+    return events
 
 
-@given(cut_logs())
-def test_folding_a_prefix_and_going_on_from_its_end_is_folding_the_whole(cut_log: tuple[list[Event], int]) -> None:
-    events, cut = log_of(cut_log[0]), cut_log[1]
-    assert seen(fold([*fold(events[:cut]), *events[cut:]])) == seen(fold(events))
+@pytest.mark.behaviour("F8")
+@given(logs_with_checkpoints())
+def test_folding_a_prefix_and_going_on_from_its_end_is_folding_the_whole_at_every_place(said: list[Event]) -> None:
+    events = log_of(said)
+    whole = seen(fold(events))
+    for cut in range(len(events) + 1):
+        assert seen(fold([*fold(events[:cut]), *events[cut:]])) == whole
+
+
+@pytest.mark.behaviour("F8")
+def test_a_checkpoint_keeps_texts_apart_that_a_later_restart_divides() -> None:
+    events = log_of([text("a"), text("b"), MARK, text("c"), restarted(3), text("d")])
+    assert seen(fold(events[:4])) == [(2, "text", "ab"), (3, "run.checkpoint", {}), (4, "text", "c")]
+    assert [stored.event.data for stored in fold(events) if stored.event.type == "text"] == ["ab", "d"]
 
 
 @given(st.lists(said | st.integers(0, 12).map(restarted), max_size=12))

@@ -14,6 +14,9 @@ LIMITS = LogLimits(events=3, bytes=10, age=100.0, event_bytes=6)
 EMPTY = Usage(events=0, bytes=0, opened_at=1000.0)
 OURS = Event("run.failed", b"x" * 1000)
 
+MARK = Event("run.checkpoint", b"{}"[:0])
+"""Made at the worker's own will, so it counts."""
+
 
 def of(size: int) -> Event:
     return Event("bytes", b"x" * size)
@@ -25,11 +28,12 @@ def test_the_default_limits_are_the_printed_ones() -> None:
         "bytes": 256 * 1024 * 1024,
         "age": 30 * 24 * 3600.0,
         "event_bytes": 8 * 1024 * 1024,
+        "checkpoint_bytes": 1024 * 1024,
     }
 
 
 @pytest.mark.behaviour("B23")
-@pytest.mark.parametrize("name", ["events", "bytes", "age", "event_bytes"])
+@pytest.mark.parametrize("name", ["events", "bytes", "age", "event_bytes", "checkpoint_bytes"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_limits_under_which_no_run_could_say_anything_are_refused(name: str, value: int) -> None:
     with pytest.raises(SettingsError, match=r"^Every limit of LogLimits must be above 0\.$"):
@@ -76,6 +80,8 @@ TOO_OLD = (LogFull, "A run may write for at most 100 seconds.")
         (EMPTY, [OURS, of(6), of(4), OURS], 1000.0, FITS),
         (EMPTY, [OURS, of(7)], 1000.0, TOO_LARGE),
         (EMPTY, [OURS, OURS, of(1), of(1)], 1000.0, FITS),
+        (EMPTY, [MARK, MARK, MARK], 1000.0, FITS),
+        (EMPTY, [MARK, MARK, MARK, MARK], 1000.0, TOO_MANY),
     ],
 )
 def test_a_batch_fits_or_is_refused_by_the_limit_it_meets(

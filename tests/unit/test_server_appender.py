@@ -56,7 +56,7 @@ async def make(store: SQLiteStore, **limits: Any) -> Scene:
     script, refused, told = Script(), list[LogRefused](), list[Fact]()
     conditions = Conditions(report=told.append, mint=lambda: "m", jitter=lambda: 0.5, limits=LogLimits(**limits))
     appender = Appender(
-        FaultyStore(store, script).logs,
+        FaultyStore(store, script),
         run,
         await store.logs.head(run.log),
         conditions,

@@ -256,6 +256,18 @@ async def test_runs_are_listed_newest_first_page_by_page() -> None:
         assert found == ["r4", "r3", "r2", "r1", "r0"]
 
 
+async def test_a_list_can_be_narrowed_to_a_thread() -> None:
+    async with staged() as stage, site(stage) as served:
+        for number in range(3):
+            await stage.settle(await stage.active(f"r{number}", thread="t1"))
+        await stage.start("other", thread="t2")
+        page = (await served.client.get("/runs?thread=t1&limit=2&status=completed")).json()
+        assert [run["id"] for run in page["runs"]] == ["r2", "r1"]
+        rest = (await served.client.get(f"/runs?thread=t1&after={page['next']}")).json()
+        assert [run["id"] for run in rest["runs"]] == ["r0"]
+        assert (await served.client.get("/runs?thread=t9")).json() == {"runs": [], "next": None}
+
+
 async def test_a_list_tells_rows_without_heads_and_can_be_narrowed_to_a_status() -> None:
     async with staged() as stage, site(stage) as here:
         await stage.start("queued")

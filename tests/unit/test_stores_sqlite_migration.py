@@ -114,6 +114,29 @@ def test_of_eight_processes_that_start_at_once_each_finds_the_store(tmp_path: Pa
         assert schema(connection) == schema(expected)
 
 
+def test_a_file_of_the_first_version_migrates_and_its_live_logs_know_what_counts(tmp_path: Path) -> None:
+    with behind(tmp_path / "x.db") as connection:
+        connection.executescript(MIGRATIONS[0].sql)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 1")
+        for number, sealed in ((1, 0), (2, 1)):
+            connection.execute(
+                "INSERT INTO logs (number, id, seq, chain, bytes, opened_at, head_at) VALUES (?, ?, 3, x'00', 9, 0, 0)",
+                (number, f"l{number}"),
+            )
+            for seq, type in enumerate(("run.started", "text", "run.restarted"), 1):
+                connection.execute(
+                    "INSERT INTO events VALUES (?, x'00', ?, 'application/json', 1, 0, ?)",
+                    ((number << 32) + seq, type, b"x" * (seq + 1)),
+                )
+            connection.execute("UPDATE logs SET sealed = ? WHERE number = ?", (sealed, number))
+        migrate(connection)
+        with migrated() as expected:
+            assert schema(connection) == schema(expected)
+        counts = connection.execute("SELECT own_events, own_bytes FROM logs ORDER BY number").fetchall()
+        assert [tuple(row) for row in counts] == [(2, 6), (0, 0)]
+
+
 # ---- files that are not ours ----
 
 
@@ -136,6 +159,12 @@ def test_a_database_of_another_application_is_refused_and_left_alone(tmp_path: P
 
 
 # ---- what nobody may do ----
+
+
+def test_a_checkpoint_never_goes_back(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO checkpoints VALUES (1, 5, x'00')")
+    with pytest.raises(sqlite3.IntegrityError, match="never goes back"):
+        connection.execute("UPDATE checkpoints SET seq = 4")
 
 
 @pytest.fixture

@@ -1,15 +1,16 @@
 """What a worker is given."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
 
-from outlast.errors import Fenced, InputInvalid
+from outlast.errors import CallMisused, Fenced, InputInvalid
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
-from outlast.run import RecoveryBudget, Run
-from outlast.workers.base import ActiveRun
+from outlast.run import Cancelled, Completed, RecoveryBudget, Run, Status
+from outlast.workers.base import ActiveRun, EarlierRun, Kind
 
 pytestmark = pytest.mark.anyio
 
@@ -28,9 +29,11 @@ class Page:
         return Cursor(number, bytes(8))
 
 
-def active(page: Page | None = None, *, log: str = "l1", stopping: bool = False, **fields: object) -> ActiveRun:
+def active(
+    page: Page | None = None, *, log: str = "l1", stopping: bool = False, kind: Kind = Kind.RESTART, **fields: object
+) -> ActiveRun:
     row = {"owner": "o", "id": "r1", "worker": "w", "input": b'{"a":[1]}', "digest": b"", "log": log} | fields
-    return ActiveRun(Run(**row), page or Page(), stopping=lambda: stopping)  # type: ignore[arg-type]
+    return ActiveRun(Run(**row), page or Page(), stopping=lambda: stopping, kind=kind)  # type: ignore[arg-type]
 
 
 def test_input_and_metadata_are_as_the_caller_gave_them() -> None:
@@ -66,6 +69,39 @@ async def test_what_is_no_event_of_a_worker_is_refused_before_it_is_queued(said:
     with pytest.raises(InputInvalid):
         await active(page).emit(said)
     assert page.events == []
+
+
+async def test_a_resume_worker_nobody_drives_has_no_past_and_keeps_what_it_is_given() -> None:
+    run = active(kind=Kind.RESUME)
+    assert run.state is None
+    await run.checkpoint({"n": 1})
+    assert run.state == {"n": 1}
+    assert [event async for event in run.events()] == []
+    assert [earlier async for earlier in run.history()] == []
+
+
+@pytest.mark.parametrize("limit", [0, 201, -1])
+def test_a_history_without_bounds_is_refused(limit: int) -> None:
+    with pytest.raises(InputInvalid):
+        active().history(limit=limit)
+
+
+def test_only_resume_workers_have_checkpoints() -> None:
+    for ask in (lambda run: run.state, lambda run: run.events()):
+        with pytest.raises(CallMisused, match='kind="resume"'):
+            ask(active())
+
+
+async def test_an_earlier_run_tells_its_text_and_its_result() -> None:
+    async def read() -> AsyncIterator[Event]:
+        for event in (Event("text", "a"), Event("data", {}), Event("text", "b")):
+            yield event
+
+    done = EarlierRun(id="r0", input=1, outcome=Completed(result=b"[1]"), read=read)
+    failed = EarlierRun(id="r0", input=1, outcome=Cancelled(), read=read)
+    assert (await done.text(), done.result, done.status) == ("ab", [1], Status.COMPLETED)
+    assert (failed.result, failed.status) == (None, Status.CANCELLED)
+    assert EarlierRun(id="r0", input=1, outcome=Completed(), read=read).result is None
 
 
 def test_a_worker_can_see_that_it_is_being_stopped() -> None:

@@ -24,7 +24,7 @@ from outlast.server.identity import Authenticate, Authorize
 from outlast.server.intake import NOT_STARTED, is_id
 from outlast.stores.base import Stopped, Store
 from outlast.wire.native import status_document
-from outlast.workers.base import Worker
+from outlast.workers.base import Kind, Worker
 from outlast.workers.function import AbortFunction, Function, FunctionWorker
 
 F = TypeVar("F", bound=Function)
@@ -114,20 +114,26 @@ class Outlast:
 
     # ---- workers ----------------------------------------------------------------------------
 
-    def worker(self, name: str, *, abort: AbortFunction | None = None) -> Callable[[F], F]:
+    def worker(
+        self, name: str, *, kind: Literal["restart", "resume"] = "restart", abort: AbortFunction | None = None
+    ) -> Callable[[F], F]:
         """Register the decorated function as the worker `name`.
 
-        It is an async generator, a coroutine, or a sync function (run in a thread), of one `ActiveRun`. `abort` is
-        told the id of each run that ended without completing, at least once. Register before the lifespan begins.
-        Raises `SettingsError` for a name that is taken or malformed.
+        It is an async generator, a coroutine, or a sync function (run in a thread), of one `ActiveRun`. When another
+        process takes a run over, a `restart` worker is called again from the beginning, and a `resume` worker goes on
+        from its last `run.checkpoint`. `abort` is told the id of each run that ended without completing, at least
+        once. Register before the lifespan begins. Raises `SettingsError` for a name that is taken or malformed, and
+        for a kind that there is not.
         """
+        if kind not in set(Kind):
+            raise SettingsError(f"A worker's kind is one of {', '.join(Kind)}.")
         if not is_id(name) or name in self.workers:
             raise SettingsError("A worker's name is 1 to 128 letters, digits or any of . _ ~ - and is registered once.")
         if self._serving is not None:
             raise SettingsError("Register workers before the application starts: a running node knows its workers.")
 
         def register(function: F) -> F:
-            self.workers[name] = FunctionWorker(function, on_abort=abort)
+            self.workers[name] = FunctionWorker(function, kind=Kind(kind), on_abort=abort)
             return function
 
         return register

@@ -20,6 +20,8 @@ BINARY_TYPE: Final = "application/octet-stream"
 
 OWN_PREFIX: Final = "run."
 """Types beginning so belong to Outlast: `run.started`, `run.restarted`, the terminals."""
+CHECKPOINT: Final = "run.checkpoint"
+"""A worker can go on from here: a takeover of a resume worker keeps everything up to such an event."""
 RESERVED: Final = frozenset({"error", "open", "message"})
 """Names an EventSource gives a meaning of its own."""
 CONTROL_PREFIX: Final = "outlast."

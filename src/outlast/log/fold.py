@@ -6,8 +6,9 @@ Rules:
 2. Adjacent `text` events become one whose data is their concatenation and whose cursor is the last one's.
 3. What is taken back is known only at the end, so a log is gone through twice: once for its rewinds, once for what
    they leave. Neither pass holds the log, and both may stop after any event.
-4. Folding a prefix and going on from its end equals folding the whole (F8), because a fold keeps cursors; for
-   that no later `keep` may lie inside a text that was merged: it is 0, or a place at or past the prefix's end.
+4. Folding a prefix and going on from its end equals folding the whole (F8), wherever the prefix ends. A fold keeps
+   cursors, and no text is merged across one of the run's own events; every `keep` is 0 or the seq of such an event
+   (`run.checkpoint`), so it lies before a merged text or behind it, never inside.
 """
 
 from bisect import bisect_right

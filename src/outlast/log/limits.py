@@ -1,7 +1,8 @@
 """How much one live run may write, and which event is too large for any run.
 
 Past a limit a run is *refused more log*: the error's code becomes its outcome. Nothing is trimmed in silence.
-Outlast's own events (`run.*`, the terminals among them) are exempt, so a full log can still say how it ended.
+Outlast's own events (`run.*`, the terminals among them) are exempt, so a full log can still say how it ended, and a
+run that was taken over may say as much as one that was not. Checkpoints count: a worker makes them at its own will.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.errors import EventTooLarge, LogFull, SettingsError
-from outlast.log.event import OWN_PREFIX, Event
+from outlast.log.event import CHECKPOINT, OWN_PREFIX, Event
 
 MIB: Final = 1024 * 1024
 DAY: Final = 86400.0
@@ -22,11 +23,18 @@ AGE: Final = 30 * DAY
 """A month: past it nobody is waiting."""
 EVENT_BYTES: Final = 8 * MIB
 """One event: a large tool result or image still passes every store and client frame by frame."""
+CHECKPOINT_BYTES: Final = MIB
+"""The state of a checkpoint: what a worker needs to go on. What is larger belongs where the worker keeps its data."""
+
+
+def is_counted(event: Event) -> bool:
+    """Say whether an event counts towards the limits of its log."""
+    return not event.type.startswith(OWN_PREFIX) or event.type == CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a log holds so far; `opened_at` is when its run was started, by the store's clock."""
+    """What a log holds so far of what is counted; `opened_at` is when its run was started, by the store's clock."""
 
     events: int
     bytes: int
@@ -35,16 +43,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
-    """Limits of one live run: a count, bytes of payload, seconds since its start, bytes of one event."""
+    """Limits of one live run: a count, bytes of payload, seconds since its start, bytes of one event, of one state."""
 
     events: int = EVENTS
     bytes: int = BYTES
     age: float = AGE
     event_bytes: int = EVENT_BYTES
+    checkpoint_bytes: int = CHECKPOINT_BYTES
 
     def __post_init__(self) -> None:
         """Refuse limits under which no run could say anything (B23)."""
-        if min(self.events, self.bytes, self.age, self.event_bytes) <= 0:
+        if min(self.events, self.bytes, self.age, self.event_bytes, self.checkpoint_bytes) <= 0:
             raise SettingsError("Every limit of LogLimits must be above 0.")
         if self.event_bytes > self.bytes:
             raise SettingsError(
@@ -57,7 +66,7 @@ class LogLimits:
 
         `now` is the store's clock. Nothing of a refused batch may be stored. Source: L3, L4, L5.
         """
-        counted = [event for event in events if not event.type.startswith(OWN_PREFIX)]
+        counted = [event for event in events if is_counted(event)]
         if not counted:
             return
         if any(len(event.payload) > self.event_bytes for event in counted):

@@ -12,7 +12,9 @@ Rules:
    is not completed.
 3. A controller that finds another claim on its run goes away in silence: no settle, no clean-up, no abort (H10).
 4. The worker runs in a task of its own, so that a deaf one can be left behind after `stop_grace`, or when its node
-   has no more time.
+   has no more time. Once its call is over, nothing more is taken from it, whatever it left running (X13).
+5. A resume worker goes on from the newest checkpoint that was taken. Its row is written behind its event: a crash in
+   between goes on from the one before, whose seq the next `run.restarted` names.
 """
 
 import asyncio
@@ -25,14 +27,15 @@ from outlast.backoff import delay
 from outlast.errors import EventTooLarge, Fenced, OwnershipError, WorkerRaised
 from outlast.facts import ControllerStoodDown, RunReleased, WorkerCalled, WorkerFailed
 from outlast.recovery import TRY_BASE, Exhaust, Reaction, cause_of, classify, exhausted, verdict
-from outlast.run import Cancelled, Cause, Completed, Limit, Outcome, restarted, started
+from outlast.run import Cancelled, Cause, Checkpoint, Completed, Limit, Outcome, restarted, started
 from outlast.server.appender import Appender
+from outlast.server.call import Call
 from outlast.server.claim import Claimed, settlement
 from outlast.server.conditions import Conditions
 from outlast.server.patience import insist
 from outlast.server.tracing import Span
 from outlast.stores.base import Charge, Store
-from outlast.workers.base import ActiveRun, Worker
+from outlast.workers.base import ActiveRun, Kind, Worker
 
 T = TypeVar("T")
 
@@ -164,19 +167,26 @@ class Controller:
         run, logs = self.run, self._store.logs
         await self._insist(lambda: logs.fence(run.log, run.token), during="fence")
         head = await self._insist(lambda: logs.head(run.log), during="head")
+        checkpoint = await self._last_checkpoint() if head.cursor.seq else None
         appender = Appender(
-            logs,
+            self._store,
             run,
             head,
             self._conditions,
+            checkpoint=checkpoint,
             renewed_at=self._renewed_at,
             on_refusal=lambda refusal: self._decide(Raised(error=refusal)),
         )
         if head.cursor.seq == 0 or self._cause is None:
             appender.put_nowait(started(run))
         else:
-            appender.put_nowait(restarted(run, cause=self._cause, keep=0))
+            appender.put_nowait(restarted(run, cause=self._cause, keep=appender.kept))
         return appender
+
+    async def _last_checkpoint(self) -> Checkpoint | None:
+        if self._worker.kind is not Kind.RESUME:  # also one that was, when it made its checkpoints
+            return None
+        return await self._insist(lambda: self._store.runs.last_checkpoint(self.run), during="checkpoint")
 
     async def _work(self, appender: Appender) -> Ending:
         tries = 0
@@ -194,7 +204,7 @@ class Controller:
                 return ending
             await self._wait_for_try(tries)
             if progressed and not self._ending.done():
-                appender.put_nowait(restarted(self.run, cause=Cause.WORKER, keep=0))
+                appender.put_nowait(restarted(self.run, cause=Cause.WORKER, keep=appender.kept))
         return self._ending.result()
 
     async def _charge(self) -> Ending | None:
@@ -217,10 +227,17 @@ class Controller:
 
     async def _call(self, appender: Appender) -> Ending:
         span, name = self._span, f"worker {self.run.log}"
-        passed_on = None if span is None else span.traceparent
-        active = ActiveRun(self.run, appender, stopping=self._ending.done, traceparent=passed_on)
+        view = Call(self.run, appender, self._store, self._conditions)
+        active = ActiveRun(
+            self.run,
+            view,
+            stopping=self._ending.done,
+            kind=self._worker.kind,
+            past=view,
+            traceparent=None if span is None else span.traceparent,
+        )
         context = None if span is None else span.context.copy()
-        call = asyncio.create_task(self._worker.call(active), name=name, context=context)
+        call = asyncio.create_task(self._called(active, view), name=name, context=context)
         try:
             either: set[asyncio.Future[Any]] = {call, self._ending}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)  # no deadline: a worker's time is its own
@@ -231,12 +248,19 @@ class Controller:
             timeout = self._conditions.stop_grace
             await asyncio.wait(until, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            view.shut()
             if not call.done():
                 call.cancel()
                 self.left_behind = call
             elif not call.cancelled():
                 call.exception()  # heard, so that nobody prints it (W17)
         return self._ending.result()
+
+    async def _called(self, active: ActiveRun, view: Call) -> bytes | None:
+        try:
+            return await self._worker.call(active)
+        finally:
+            view.shut()  # in the very moment it ends: what it left running must not be faster
 
     def _ending_of(self, call: "asyncio.Task[bytes | None]") -> Ending:
         decided = self._ending.result() if self._ending.done() else None

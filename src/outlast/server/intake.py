@@ -119,11 +119,20 @@ class Intake:
         return await self._runs.load(owner, id)
 
     async def list(
-        self, *, owner: str, status: Status | None = None, before: str | None = None, limit: int = 50
+        self,
+        *,
+        owner: str,
+        status: Status | None = None,
+        thread: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
     ) -> Sequence[Run]:
-        """Return the owner's runs, newest first, at most `limit`; only those older than run `before` when given."""
+        """Return the owner's runs, newest first, at most `limit`.
+
+        Only those older than run `before`, in `status`, and of `thread`, where these are given.
+        """
         self.check_open()
-        return await self._runs.list(owner, status=status, before=before, limit=limit)
+        return await self._runs.list(owner, status=status, before=before, limit=limit, thread=thread)
 
     def _trace(self, given: str | None) -> AbstractContextManager[str | None]:
         if given is not None and not is_traceparent(given):

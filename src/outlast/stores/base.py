@@ -29,7 +29,7 @@ from typing import Final, Protocol
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
 from outlast.log.limits import Usage
-from outlast.run import Cause, Outcome, RecoveryBudget, Run, Status, Token
+from outlast.run import Cause, Checkpoint, Outcome, RecoveryBudget, Run, Status, Token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +212,13 @@ class RunStore(Protocol):
         """Return what `load` would for each (owner, id), in one operation; those that are not found are left out."""
         ...
 
-    async def list(self, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
-        """Return the owner's runs, newest first, at most `limit`; only those older than run `before` when given."""
+    async def list(
+        self, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None = None
+    ) -> Sequence[Run]:
+        """Return the owner's runs, newest first, at most `limit`.
+
+        Only those older than run `before`, in `status`, and of `thread`, where these are given.
+        """
         ...
 
     async def due(self, workers: Collection[str], *, limit: int) -> Due:
@@ -265,6 +270,20 @@ class RunStore(Protocol):
         Granted when `number` is one above the calls used, and again, charging nothing, when it equals them.
         `STOPPED` when a stop is set, `SPENT` when `number` is above `limit`; both change nothing. Raises `Fenced`.
         """
+        ...
+
+    # ---- checkpoints ------------------------------------------------------------------------
+
+    async def checkpoint(self, run: Run, token: Token, checkpoint: Checkpoint) -> None:
+        """Keep what the run goes on from after a takeover, in the place of what was kept before.
+
+        One that is not behind the kept one changes nothing, so that it may be asked for again. Raises `Fenced`, also
+        once the run is settled; settling forgets what was kept.
+        """
+        ...
+
+    async def last_checkpoint(self, run: Run) -> Checkpoint | None:
+        """Return what the run goes on from, to the byte; None when nothing is kept. Raises `RunNotFound`."""
         ...
 
     # ---- stopping ---------------------------------------------------------------------------

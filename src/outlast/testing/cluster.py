@@ -43,6 +43,7 @@ from outlast.testing.observation import (
     AbortTold,
     CallBegan,
     CallEnded,
+    CallResumed,
     FactReported,
     FaultMet,
 )
@@ -292,10 +293,15 @@ class Cluster:
         def begun(call: Call) -> None:
             note(CallBegan(at=time(), run=call.run, epoch=call.epoch, number=call.number))
 
+        def resumed(call: Call) -> None:
+            kept, counted = tuple(call.kept), call.counted
+            note(CallResumed(at=time(), run=call.run, epoch=call.epoch, number=call.number, kept=kept, counted=counted))
+
         def ended(call: Call) -> None:
-            note(CallEnded(at=time(), run=call.run, epoch=call.epoch, number=call.number, deaf=call.deaf))
+            said = tuple(call.said)
+            note(CallEnded(at=time(), run=call.run, epoch=call.epoch, number=call.number, deaf=call.deaf, said=said))
 
         def told(abort: Told) -> None:
             note(AbortTold(at=time(), run=abort.run, epoch=abort.epoch))
 
-        worker.on_call, worker.on_end, worker.on_abort = begun, ended, told
+        worker.on_call, worker.on_resumed, worker.on_end, worker.on_abort = begun, resumed, ended, told

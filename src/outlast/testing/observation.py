@@ -121,13 +121,37 @@ class CallBegan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
-    """A call of the worker is over; `deaf` when it did not hear that it should end."""
+    """A call of the worker is over; `deaf` when it did not hear that it should end. It said `said`, or began to."""
 
     at: float
     run: str
     epoch: int
     number: int
     deaf: bool
+    said: Sequence[Event] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResumed:
+    """A call of a resume worker got back what was kept; `counted` is how much that is by its state, if it has one."""
+
+    at: float
+    run: str
+    epoch: int
+    number: int
+    kept: Sequence[Event]
+    counted: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointed:
+    """The store accepted a checkpoint."""
+
+    at: float
+    node: str
+    run: str
+    token: Token
+    seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +224,8 @@ Observation: TypeAlias = (
     | StopAnswered
     | CallBegan
     | CallEnded
+    | CallResumed
+    | Checkpointed
     | AbortTold
     | EventTaken
     | GapTold

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
-from outlast.run import Cause, Outcome, Run, Token
+from outlast.run import Cause, Checkpoint, Outcome, Run, Token
 from outlast.stores.base import (
     Charge,
     LogStore,
@@ -113,6 +113,12 @@ class _Runs:
         )
         await self._look(run.owner, run.id)
         return charge
+
+    async def checkpoint(self, run: Run, token: Token, checkpoint: Checkpoint) -> None:
+        await self._inner.checkpoint(run, token, checkpoint)
+        self._note(
+            observation.Checkpointed(at=self._clock(), node=self._node, run=run.id, token=token, seq=checkpoint.seq)
+        )
 
     async def stop(self, owner: str, id: str, *, reason: str | None) -> Stopped:
         stopped = await self._inner.stop(owner, id, reason=reason)

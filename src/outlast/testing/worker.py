@@ -12,9 +12,9 @@ truth about calls, whatever the nodes believe.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from outlast.log.event import JSON, Said
+from outlast.log.event import JSON, Event, Said, coerce
 from outlast.run import Run
 from outlast.testing.process import Process
 from outlast.workers.base import ActiveRun, Kind
@@ -35,6 +35,11 @@ class Emit:
     """Say something, and go on once it is durable."""
 
     said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Make a checkpoint; the worker has to be of kind `RESUME`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class Return:
     result: JSON
 
 
-Step: TypeAlias = Say | Emit | Work | Chatter | Hang | Deaf | Die | Freeze | Raise | Return
+Step: TypeAlias = Say | Emit | Save | Work | Chatter | Hang | Deaf | Die | Freeze | Raise | Return
 
 # ---- what was asked of it -----------------------------------------------------------------------
 
@@ -98,7 +103,9 @@ Step: TypeAlias = Say | Emit | Work | Chatter | Hang | Deaf | Die | Freeze | Rai
 class Call:
     """One call: which of the run's it is (from 1), of which controller, from when to when by the loop's time.
 
-    `deaf` tells that it did not hear when it was told to end, `doing` which step it is at.
+    `deaf` tells that it did not hear when it was told to end, `doing` which step it is at. `kept` is what a resume
+    worker got back of what was said before, `counted` how much that was by its own state (None without one), and
+    `said` what the call said, or was about to say when it ended.
     """
 
     run: str
@@ -110,6 +117,9 @@ class Call:
     ended_at: float | None = None
     deaf: bool = False
     doing: Step | None = None
+    kept: list[Event] = field(default_factory=list[Event])
+    counted: int | None = None
+    said: list[Event] = field(default_factory=list[Event])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +142,8 @@ Answer: TypeAlias = Callable[[Told], Iterable[Step]]
 class ScriptedWorker:
     """Plays `script` when it is called and `answer` when it is told to abort; shared by all nodes.
 
-    `on_call` and `on_abort` are told of each as it begins, `on_end` of each call as it ends.
+    `on_call` and `on_abort` are told of each as it begins, `on_end` of each call as it ends, `on_resumed` of each
+    call of a resume worker that has got back what was kept. Its checkpoints hold how much it has said so far.
     """
 
     script: Script
@@ -141,12 +152,13 @@ class ScriptedWorker:
     aborts: list[Told] = field(default_factory=list[Told])
     on_call: Callable[[Call], None] = lambda _call: None
     on_end: Callable[[Call], None] = lambda _call: None
+    on_resumed: Callable[[Call], None] = lambda _call: None
     on_abort: Callable[[Told], None] = lambda _told: None
     kind: Kind = Kind.RESTART
 
     async def call(self, run: ActiveRun) -> bytes | None:
         """Play the script, as a function of the user's would be played."""
-        return await FunctionWorker(self._play).call(run)
+        return await FunctionWorker(self._play, kind=self.kind).call(run)
 
     async def abort(self, run: Run) -> None:
         """Write the abort down, and acknowledge it unless the script does not."""
@@ -174,21 +186,33 @@ class ScriptedWorker:
         self.calls.append(call)
         self.on_call(call)
         try:
+            if self.kind is Kind.RESUME:
+                await self._come_back(run, call)
             return await self._steps(run, call)
         finally:
             call.ended_at = loop.time()
             self.on_end(call)
+
+    async def _come_back(self, run: ActiveRun, call: Call) -> None:
+        call.counted = cast("int | None", run.state)
+        call.kept = [event async for event in run.events()]
+        self.on_resumed(call)
 
     async def _steps(self, run: ActiveRun, call: Call) -> JSON:
         for step in self.script(call):
             call.doing = step
             match step:
                 case Say(said):
+                    call.said.append(coerce(said))
                     await run.say(said)
                 case Emit(said):
+                    call.said.append(coerce(said))
                     await run.emit(said)
+                case Save():
+                    await run.checkpoint(len(call.kept) + len(call.said))
                 case Chatter(seconds):
                     async for said in _chatter(seconds):
+                        call.said.append(coerce(said))
                         await run.say(said)
                 case Deaf(seconds):
                     call.deaf = await _deaf(seconds) or call.deaf

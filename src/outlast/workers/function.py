@@ -41,9 +41,8 @@ _NOT_THE_WORKERS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterr
 class FunctionWorker:
     """One registered function; `on_abort` is told of runs that ended without completing, at least once each."""
 
-    kind = Kind.RESTART
-
-    def __init__(self, function: Function, *, on_abort: AbortFunction | None = None) -> None:
+    def __init__(self, function: Function, *, kind: Kind = Kind.RESTART, on_abort: AbortFunction | None = None) -> None:
+        self.kind = kind
         self._function = function
         self._on_abort = on_abort
 

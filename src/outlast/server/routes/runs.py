@@ -93,7 +93,10 @@ class Runs:
         after = request.query_params.get("after")
         if after is not None and not is_id(after):
             raise InputInvalid("`after` is the id of a run.")
-        runs = await self._intake.list(owner=owner, status=_status(request), before=after, limit=limit)
+        thread = request.query_params.get("thread")
+        if thread is not None and not is_id(thread):
+            raise InputInvalid("`thread` is the id of a thread.")
+        runs = await self._intake.list(owner=owner, status=_status(request), thread=thread, before=after, limit=limit)
         now = await self._store.runs.now()
         documents = [native.run_document(run, policy=self._policy, now=now) for run in runs]
         return answer(encode_json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None}))

@@ -20,6 +20,7 @@ INSERT_RUN: Final = load_statement("insert_run")
 OPEN_LOG: Final = load_statement("open_log")
 LIST_RUNS: Final = load_statement("list_runs")
 LIST_RUNS_OF_STATUS: Final = load_statement("list_runs_of_status")
+LIST_RUNS_OF_THREAD: Final = load_statement("list_runs_of_thread")
 
 LAST_NUMBER: Final = 2**63 - 1
 
@@ -49,13 +50,17 @@ def load_all(query: Query, keys: Collection[tuple[str, str]]) -> Sequence[Loaded
     return [Loaded(run=run_of(row, now=query.now), now=query.now) for row in rows]
 
 
-def list_runs(query: Query, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
+def list_runs(
+    query: Query, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None
+) -> Sequence[Run]:
     """Return a page of the owner's runs."""
     last = None if before is None else require(query, owner, before)
+    statement = LIST_RUNS if status is None else LIST_RUNS_OF_STATUS
     rows = query.execute(
-        LIST_RUNS if status is None else LIST_RUNS_OF_STATUS,
+        statement if thread is None else LIST_RUNS_OF_THREAD,
         {
             "owner": owner,
+            "thread": thread,
             "status": status,
             "created_at": math.inf if last is None else last["created_at"],
             "number": LAST_NUMBER if last is None else last["number"],

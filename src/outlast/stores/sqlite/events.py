@@ -46,18 +46,24 @@ def append(
     cursors: Sequence[Cursor],
     events: Sequence[Event],
     size: int,
+    own: Sequence[int],
 ) -> tuple[Cursor, int]:
     """Write `events`, whose cursors are made already, behind `previous`; return the new head, and the log's number.
 
-    `number` is what an earlier append returned, `size` the payload in bytes. A number that has become another log's
-    does no harm: the chain, which begins with the log's identity, is compared with it.
+    `number` is what an earlier append returned, `size` the payload in bytes, `own` that of each event that no limit
+    counts. A number that has become another log's does no harm: the chain, which begins with the log's identity, is
+    compared with it.
     """
     if number is None:
         number = int(find(transaction, log)["number"])
     head = cursors[-1] if cursors else previous
     epoch, now = token.epoch, transaction.now
     extended = transaction.execute(
-        EXTEND_LOG, (epoch, token.claim, head.seq, head.chain, size, now, number, previous.seq, previous.chain)
+        EXTEND_LOG,
+        (
+            *(epoch, token.claim, head.seq, head.chain, size, now, number, previous.seq, previous.chain),
+            *(len(own), sum(own)),
+        ),
     )
     if not extended.rowcount:
         return _answer_again(transaction, log, token, head), number
@@ -139,7 +145,11 @@ def head(query: Query, log: str) -> Head:
     return Head(
         cursor=Cursor(row["seq"], row["chain"]),
         first=row["first"],
-        usage=Usage(events=row["seq"] - row["first"] + 1, bytes=row["bytes"], opened_at=row["opened_at"]),
+        usage=Usage(
+            events=row["seq"] - row["first"] + 1 - row["own_events"],
+            bytes=row["bytes"] - row["own_bytes"],
+            opened_at=row["opened_at"],
+        ),
         sealed=bool(row["sealed"]),
     )
 

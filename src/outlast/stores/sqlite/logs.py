@@ -6,6 +6,7 @@ from typing import Final
 from outlast.errors import RunNotFound, StoreError
 from outlast.log.cursor import Cursor, chain
 from outlast.log.event import Event, StoredEvent
+from outlast.log.limits import is_counted
 from outlast.run import Token
 from outlast.stores.base import Head
 from outlast.stores.sqlite.bell import Bells, LogSubscription
@@ -34,10 +35,11 @@ class SQLiteLogs:
         # Without its chain a cursor has nothing that could be compared with the head: it continues no log.
         cursors = [] if previous.chain is None else chain(previous, events)
         size = sum([len(event.payload) for event in events])
+        own = [len(event.payload) for event in events if not is_counted(event)]
         number = self._numbers.get(log)
         head, self._numbers[log] = await self._engine.write(
             lambda transaction: append(
-                transaction, log, token, previous, number=number, cursors=cursors, events=events, size=size
+                transaction, log, token, previous, number=number, cursors=cursors, events=events, size=size, own=own
             ),
             rows=len(cursors),
         )

@@ -110,6 +110,7 @@ def _settle(
     if not isinstance(outcome, Completed):
         transaction.execute("INSERT INTO outbox (run, due_at) VALUES (?, ?)", (number, transaction.now))
     transaction.execute("DELETE FROM refusals WHERE run = ?", (number,))
+    transaction.execute("DELETE FROM checkpoints WHERE run = ?", (number,))
     transaction.stir()
     return read(transaction, number)
 

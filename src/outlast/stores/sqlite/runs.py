@@ -4,9 +4,9 @@ import secrets
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 
-from outlast.run import Cause, Outcome, Run, Status, Token
+from outlast.run import Cause, Checkpoint, Outcome, Run, Status, Token
 from outlast.stores.base import Abort, Charge, Due, Loaded, NewClaim, NewRun, Node, Started, Stopped
-from outlast.stores.sqlite import acceptance, claims, nodes, outbox, outcomes
+from outlast.stores.sqlite import acceptance, claims, nodes, outbox, outcomes, resumption
 from outlast.stores.sqlite.bell import Bells, Subscription
 from outlast.stores.sqlite.engine import Engine
 from outlast.stores.sqlite.locks import NodeLocks
@@ -34,9 +34,11 @@ class SQLiteRuns:
     async def load_all(self, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
         return await self._engine.read(lambda query: acceptance.load_all(query, keys))
 
-    async def list(self, owner: str, *, status: Status | None, before: str | None, limit: int) -> Sequence[Run]:
+    async def list(
+        self, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None = None
+    ) -> Sequence[Run]:
         return await self._engine.read(
-            lambda query: acceptance.list_runs(query, owner, status=status, before=before, limit=limit)
+            lambda query: acceptance.list_runs(query, owner, status=status, before=before, limit=limit, thread=thread)
         )
 
     async def due(self, workers: Collection[str], *, limit: int) -> Due:
@@ -62,6 +64,14 @@ class SQLiteRuns:
         return await self._engine.write(
             lambda transaction: claims.charge(transaction, run, token, number=number, limit=limit)
         )
+
+    # ---- checkpoints ------------------------------------------------------------------------
+
+    async def checkpoint(self, run: Run, token: Token, checkpoint: Checkpoint) -> None:
+        await self._engine.write(lambda transaction: resumption.keep(transaction, run, token, checkpoint))
+
+    async def last_checkpoint(self, run: Run) -> Checkpoint | None:
+        return await self._engine.read(lambda query: resumption.last(query, run))
 
     # ---- stopping, refusing -----------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from outlast.testing.contract.outbox import Outbox
 from outlast.testing.contract.racing import Racing
 from outlast.testing.contract.reading import Reading
 from outlast.testing.contract.repeating import Repeating
+from outlast.testing.contract.resuming import Resuming
 from outlast.testing.contract.settling import Settling
 from outlast.testing.contract.sharing import Sharing
 from outlast.testing.contract.stopping import Stopping
@@ -23,6 +24,7 @@ class StoreContract(
     Finding,
     Claiming,
     Holding,
+    Resuming,
     Settling,
     Stopping,
     Absorbing,

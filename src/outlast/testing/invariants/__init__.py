@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from outlast.testing.history import History
-from outlast.testing.invariants import budget, logs, ownership, rows
+from outlast.testing.invariants import budget, logs, ownership, resumption, rows
 
 Invariant: TypeAlias = Callable[[History], Iterator[str]]
 
@@ -41,6 +41,9 @@ INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
         "reader-saw-the-log": logs.reader_saw_the_log,
         "durable-before-visible": logs.durable_before_visible,
         "aborts-follow-the-outcome": rows.aborts_follow_the_outcome,
+        "goes-on-where-readers-are": resumption.goes_on_where_readers_are,
+        "ends-as-the-worker-believes": resumption.ends_as_the_worker_believes,
+        "checkpoints-are-in-the-log": resumption.checkpoints_are_in_the_log,
     }
 )
 """What every history keeps once its runs have come to their ends."""
