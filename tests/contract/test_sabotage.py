@@ -17,6 +17,7 @@ from outlast.testing.contract.outbox import Outbox
 from outlast.testing.contract.racing import Racing
 from outlast.testing.contract.reading import Reading
 from outlast.testing.contract.repeating import Repeating
+from outlast.testing.contract.resuming import Resuming
 from outlast.testing.contract.settling import Settling
 from outlast.testing.contract.sharing import Sharing
 from outlast.testing.contract.stopping import Stopping
@@ -64,6 +65,23 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
         Fencing.test_a_write_with_an_old_epoch_is_refused,
         {"logs.append": wrong.append_with_any_token},
         {"write": "append"},
+    ),
+    (
+        Resuming.test_the_newest_checkpoint_is_there_for_the_next_holder_to_the_byte,
+        {"checkpoint": wrong.nothing},
+        {},
+    ),
+    (
+        Resuming.test_a_checkpoint_that_is_not_behind_the_kept_one_changes_nothing,
+        {"checkpoint": wrong.checkpoint_ahead},
+        {},
+    ),
+    (Resuming.test_an_older_claim_keeps_nothing, {"checkpoint": wrong.checkpoint_in_spite}, {}),
+    (Resuming.test_a_settled_run_keeps_no_checkpoint_and_takes_none, {"checkpoint": wrong.checkpoint_in_spite}, {}),
+    (
+        Resuming.test_runs_are_listed_by_thread_newest_first_in_pages_that_meet,
+        {"list": wrong.list_whatever_thread},
+        {},
     ),
     (Repeating.test_a_claim, {"claim": wrong.claim_once}, {}),
     (Repeating.test_a_charge, {"charge": wrong.charge_twice}, {}),

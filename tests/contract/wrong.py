@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from outlast.errors import ClaimLost, HeadConflict, RunNotFound, StoreCorrupt
+from outlast.errors import ClaimLost, Fenced, HeadConflict, RunNotFound, StoreCorrupt
 from outlast.log.event import restore
 from outlast.run import Cause, Completed, RecoveryBudget, Status
 from outlast.stores.base import Charge, Due, Renewal, StopAnswer, Stopped, Store
@@ -40,6 +40,21 @@ async def list_of_everybody(store: Store, owner: str, **options: Any) -> Any:
 
 async def list_oldest_first(store: Store, owner: str, **options: Any) -> Any:
     return [*reversed(await store.runs.list(owner, **options))]
+
+
+async def list_whatever_thread(store: Store, owner: str, *, thread: str | None = None, **options: Any) -> Any:
+    return await store.runs.list(owner, **options)
+
+
+async def checkpoint_in_spite(store: Store, run: Any, token: Any, checkpoint: Any) -> None:
+    with suppress(Fenced):
+        await store.runs.checkpoint(run, token, checkpoint)
+
+
+async def checkpoint_ahead(store: Store, run: Any, token: Any, checkpoint: Any) -> None:
+    kept = await store.runs.last_checkpoint(run)
+    seq = checkpoint.seq if kept is None else max(checkpoint.seq, kept.seq + 1)
+    await store.runs.checkpoint(run, token, replace(checkpoint, seq=seq))
 
 
 async def due_in_reverse(store: Store, workers: Any, *, limit: int) -> Any:

@@ -12,7 +12,7 @@ from outlast.facts import ControllerPaused, ControllerResumed, Fact
 from outlast.lease import LeasePolicy
 from outlast.log.event import Event
 from outlast.log.limits import LogLimits
-from outlast.run import RecoveryBudget, Run
+from outlast.run import Checkpoint, RecoveryBudget, Run
 from outlast.server.appender import AHEAD_EVENTS, Appender
 from outlast.server.conditions import Conditions
 from outlast.stores.base import NewClaim, NewRun
@@ -131,6 +131,84 @@ async def test_a_worker_runs_a_mebibyte_ahead_and_no_further_but_one_larger_even
     assert not second.done()
     gate.open()
     assert await second == 2
+    await scene.close()
+
+
+async def test_of_many_tasks_that_wait_for_room_each_is_served_in_turn_and_the_bound_holds(store: SQLiteStore) -> None:
+    scene = await make(store)
+    gate = scene.script.add("append", Gate())
+    putting = [asyncio.create_task(scene.appender.put(Event("n", number))) for number in range(200)]
+    await gate.entered.wait()
+    most = 0
+    opened = False
+    while not all(task.done() for task in putting):
+        most = max(most, len(scene.appender._queue))
+        if not opened:
+            gate.open()
+            opened = True
+        await asyncio.sleep(0)
+    await scene.close()
+    assert most == AHEAD_EVENTS
+    assert await scene.log() == list(range(200))
+
+
+async def test_a_large_event_passes_alone_and_is_not_overtaken(store: SQLiteStore) -> None:
+    scene = await make(store)
+    gate = scene.script.add("append", Gate())
+    await scene.appender.put(Event("small", b"x"))
+    large = asyncio.create_task(scene.appender.put(Event("large", bytes(2 * 1024 * 1024))))
+    await gate.entered.wait()
+    behind = asyncio.create_task(scene.appender.put(Event("small", b"y")))
+    await asyncio.sleep(1)
+    assert not large.done()
+    assert not behind.done()
+    gate.open()
+    assert (await large, await behind) == (2, 3)
+    await scene.close()
+
+
+@pytest.mark.behaviour("W14")
+async def test_the_row_of_a_checkpoint_is_written_behind_its_event_and_before_the_next_append(
+    store: SQLiteStore,
+) -> None:
+    scene = await make(store)
+    gate = scene.script.add("checkpoint", Gate())
+    keeping = asyncio.create_task(scene.appender.keep(b"1"))
+    await gate.entered.wait()
+    await scene.appender.put(Event("text", "next"))
+    await asyncio.sleep(1)
+    assert (await scene.log(), keeping.done()) == ([{}], False)
+    gate.open()
+    await keeping
+    assert await store.runs.last_checkpoint(scene.run) == scene.appender.checkpoint == Checkpoint(seq=1, state=b"1")
+    await scene.close()
+    assert await scene.log() == [{}, "next"]
+
+
+async def test_who_waits_when_the_appender_ends_is_turned_away(store: SQLiteStore) -> None:
+    scene = await make(store)
+    scene.script.add("append", ErrorBefore(ValueError("unclassified")))
+    number = await scene.appender.put(Event("text", "x"))
+    waiting = [asyncio.create_task(scene.appender.durable(number)), asyncio.create_task(scene.appender.keep(b"1"))]
+    with pytest.raises(ValueError, match="unclassified"):
+        await scene.appending
+    for each in (*waiting, asyncio.create_task(scene.appender.durable(number))):
+        with pytest.raises(Fenced):
+            await each
+
+
+async def test_what_is_no_longer_wanted_is_refused_also_while_it_waits(store: SQLiteStore) -> None:
+    scene, wanted = await make(store), True
+    gate = scene.script.add("append", Gate())
+    for _ in range(AHEAD_EVENTS):
+        await scene.appender.put(Event("text", "x"))
+    late = asyncio.create_task(scene.appender.put(Event("text", "late"), wanted=lambda: wanted))
+    await gate.entered.wait()
+    wanted = False
+    scene.appender.wake()
+    with pytest.raises(Fenced):
+        await late
+    gate.open()
     await scene.close()
 
 

@@ -61,6 +61,16 @@ class Appending(Contract):
         assert (held.first, held.usage.events, held.usage.bytes, held.sealed) == (1, 3, 8, False)
         assert held.usage.opened_at == run.created_at
 
+    @pytest.mark.behaviour("L4")
+    async def test_what_is_outlasts_own_is_not_counted_and_a_checkpoint_is(self, store: Store) -> None:
+        await join(store, A)
+        run = await drive(store)
+        own = [Event("run.started", {}), Event("run.restarted", {"keep": 0})]
+        head = (await store.logs.head(run.log)).cursor
+        await store.logs.append(run.log, run.token, head, [*own, Event("b", b"1234"), Event("run.checkpoint", {})])
+        held = await store.logs.head(run.log)
+        assert (held.cursor.seq, held.usage.events, held.usage.bytes) == (4, 2, 6)
+
     async def test_the_heads_of_many_logs_are_told_at_once(self, store: Store) -> None:
         await join(store, A)
         one, two = await drive(store, "r1"), await drive(store, "r2")
