@@ -10,6 +10,7 @@ from tests.simulation.storms import PAGE, SHAPES, Shape, Storm, measure, printed
 CALLS = {
     "the process dies at once": 6,
     "the process dies after an event": 6,
+    "a resume worker's process dies after an event and a checkpoint": 6,
     "every append fails": 6,
     "every append after the first fails": 6,
     "the process dies a second after every window": 21,
