@@ -10,15 +10,21 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
+
 from bench import report
 from docs import diagram, options, plans
 from outlast import errors, lease, recovery
 from outlast.assembly.metrics import FAMILIES, PREFIX
+from outlast.cli.program import MODULES
+from outlast.cli.program import commands as program
 from outlast.log import limits
 from outlast.run import FailureCode
 from outlast.server.routes import problem
 
 PAGES = Path(__file__).parent
+WIDTH = 100
+"""Columns of a help text on a page."""
 BLOCK = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -92,6 +98,20 @@ def metrics() -> str:
     return "\n".join(rows)
 
 
+def commands() -> str:
+    """Return what each command of the program says of itself, in the order in which a person meets them."""
+    names: list[str] = ["", *MODULES]
+    return "\n\n".join(f"## outlast {name}".rstrip() + f"\n\n```\n{_help(name)}\n```" for name in names)
+
+
+def _help(name: str) -> str:
+    command = program.get_command(None, name) if name else program
+    assert command is not None
+    settings = {**program.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    whole = click.Context(command, info_name=f"outlast {name}".rstrip(), **settings)
+    return "\n".join(line.rstrip() for line in command.get_help(whole).strip().splitlines())
+
+
 def measurements() -> str:
     """Return what the bench found when it was last run, and on what."""
     documents = list(report.read())
@@ -122,7 +142,20 @@ def _constants(module: object) -> str:
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     each.__name__: each
-    for each in (transitions, plan, policy, leases, log_limits, settings, codes, bare, failures, metrics, measurements)
+    for each in (
+        transitions,
+        plan,
+        policy,
+        leases,
+        log_limits,
+        settings,
+        codes,
+        bare,
+        failures,
+        metrics,
+        commands,
+        measurements,
+    )
 }
 
 

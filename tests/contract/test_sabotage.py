@@ -13,6 +13,7 @@ from outlast.testing.contract.fencing import Fencing
 from outlast.testing.contract.finding import Finding
 from outlast.testing.contract.holding import Holding
 from outlast.testing.contract.leasing import Leasing
+from outlast.testing.contract.lineage import Lineages
 from outlast.testing.contract.outbox import Outbox
 from outlast.testing.contract.racing import Racing
 from outlast.testing.contract.reading import Reading
@@ -57,6 +58,9 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
     ),
     (Settling.test_a_failure_that_finds_a_stop_is_cancelled, {"settle": wrong.settle_as_completed}, {}),
     (Settling.test_a_claim_that_was_followed_by_another_settles_nothing, {"settle": wrong.settle_with_any_token}, {}),
+    (Lineages.test_each_claim_leaves_an_entry_with_its_kind_cause_and_calls, {"lineage": wrong.lineage_uncaused}, {}),
+    (Lineages.test_a_stop_that_settles_leaves_an_entry, {"lineage": wrong.lineage_of_nodes_alone}, {}),
+    (Lineages.test_every_run_has_its_own_lineage, {"lineage": wrong.lineage_of_ann}, {}),
     (Stopping.test_a_stop_that_came_first_lets_its_run_be_born_cancelled, {"stop": wrong.stop_what_is_known}, {}),
     (Stopping.test_a_queued_run_is_cancelled_at_once, {"stop": wrong.stop_and_say_accepted}, {}),
     (Stopping.test_a_node_finds_the_stops_of_the_runs_it_holds, {"stops": wrong.stops_of_nobody}, {}),

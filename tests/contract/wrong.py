@@ -15,6 +15,21 @@ from outlast.run import Cause, Completed, RecoveryBudget, Status
 from outlast.stores.base import Charge, Due, Renewal, StopAnswer, Stopped, Store
 from outlast.testing.contract.scene import ANN, BOB, MANY, MANY_BYTES
 
+# ---- lineage ------------------------------------------------------------------------------------
+
+
+async def lineage_uncaused(store: Store, owner: str, id: str) -> Any:
+    return [replace(entry, cause=None) for entry in await store.runs.lineage(owner, id)]
+
+
+async def lineage_of_nodes_alone(store: Store, owner: str, id: str) -> Any:
+    return [entry for entry in await store.runs.lineage(owner, id) if entry.node is not None]
+
+
+async def lineage_of_ann(store: Store, _owner: str, id: str) -> Any:
+    return await store.runs.lineage(ANN, id)
+
+
 # ---- accepting, finding -------------------------------------------------------------------------
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast.assembly.stores import open_store
-from outlast.errors import SettingsError
+from outlast.assembly.stores import file_of, migrate_store, migration_script, open_existing, open_store
+from outlast.errors import SettingsError, StoreUnavailable
+from outlast.stores.sqlite.migration import NEWEST, script
+from tests.disk import behind
 
 pytestmark = pytest.mark.anyio
 
@@ -43,3 +45,29 @@ def test_any_other_url_is_refused_with_the_forms_there_are(url: str) -> None:
 def test_a_url_without_a_file_is_told_where_the_name_should_be() -> None:
     with pytest.raises(SettingsError, match="where the file's name should be"):
         open_store("sqlite:///", durability="process")
+
+
+# ---- a store that is there ----
+
+
+async def test_only_a_store_that_is_there_and_up_to_date_is_opened_as_it_is(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    with pytest.raises(StoreUnavailable, match="no store at"):
+        async with open_existing(url):
+            pass
+    assert not (tmp_path / "runs.db").exists()
+    with behind(tmp_path / "runs.db") as connection:
+        connection.execute("PRAGMA user_version = 0")
+    with pytest.raises(StoreUnavailable, match="outlast migrate --store"):
+        async with open_existing(url):
+            pass
+    assert migrate_store(url) == (0, NEWEST)
+    async with open_existing(url) as store:
+        assert list(await store.runs.nodes()) == []
+    assert migrate_store(url) == (NEWEST, NEWEST)
+    assert migration_script() == script()
+
+
+def test_a_store_in_memory_is_no_file() -> None:
+    with pytest.raises(SettingsError, match="name a file"):
+        file_of("sqlite://")

@@ -1,9 +1,12 @@
 """The sentences people read."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from outlast.cli.wording import (
     TROUBLES,
+    ago,
     counted,
     link_sentence,
     outcome_sentence,
@@ -79,3 +82,19 @@ def test_words_from_outside_stay_on_one_line_and_act_on_nothing() -> None:
 
 def test_one_is_no_plural() -> None:
     assert [counted(number, "takeover") for number in (0, 1, 2)] == ["0 takeovers", "1 takeover", "2 takeovers"]
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        ("2026-01-02T00:00:00.000Z", "0 s ago"),
+        ("2026-01-01T23:59:01.000Z", "59 s ago"),
+        ("2026-01-01T23:00:30.000Z", "59 min ago"),
+        ("2026-01-01T00:00:01.000Z", "23 h ago"),
+        ("2025-12-30T00:00:00.000Z", "3 d ago"),
+        ("2026-01-02T00:00:09.000Z", "0 s ago"),
+        ("yesterday", "?"),
+    ],
+)
+def test_an_age_is_told_in_one_unit(time: str, said: str) -> None:
+    assert ago(time, now=datetime(2026, 1, 2, tzinfo=UTC)) == said

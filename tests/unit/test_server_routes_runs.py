@@ -362,3 +362,28 @@ async def test_a_workers_word_in_a_status_is_json_and_nothing_else() -> None:
         assert "set-cookie" not in answer.headers
         assert answer.json()["outcome"]["reason"] == "\r\nset-cookie: a=b"
         assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+# ---- lineage ------------------------------------------------------------------------------------
+
+
+async def test_the_lineage_of_a_run_is_told_to_its_owner() -> None:
+    async with staged() as stage, site(stage) as here:
+        await here.client.post("/runs", json=START)
+        await here.client.post("/runs/r1/stop", json={})
+        run = await row(here)
+        answer = await here.client.get("/runs/r1/lineage")
+        assert answer.status_code == 200
+        (entry,) = answer.json()["lineage"]
+        assert answer.json() == {"id": "r1", "log": run.log, "epoch": 1, "lineage": [entry]}
+        assert entry == {
+            "epoch": 1,
+            "claim": run.claim,
+            "node": None,
+            "at": native.moment(run.updated_at),
+            "kind": "settle",
+            "cause": None,
+            "calls": 0,
+        }
+        missing = await here.client.get("/runs/r2/lineage")
+        assert (missing.status_code, missing.json()["code"]) == (404, "run_not_found")

@@ -94,6 +94,10 @@ def test_a_status_document_has_the_shape_of_the_wire() -> None:
             "calls": {"used": 2, "limit": 64},
         },
         "recovering": None,
+        "standstill": {
+            "code": "stopping",
+            "message": "A stop was asked for 0 s ago, and the worker has not ended yet.",
+        },
         "lease_left": 12.4,
         "waits": [],
         "stop_requested": True,

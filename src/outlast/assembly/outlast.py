@@ -229,7 +229,9 @@ class Outlast:
         serving = self._running
         loaded = await serving.intake.load(owner=owner, id=id)
         head = await serving.store.logs.head(loaded.run.log)
-        return status_document(loaded.run, head, policy=self.settings.recovery, now=loaded.now)
+        return status_document(
+            loaded.run, head, policy=self.settings.recovery, workers=serving.intake.workers, now=loaded.now
+        )
 
     # ---- inside -----------------------------------------------------------------------------
 

@@ -24,10 +24,29 @@ EXAMPLES: Final = (
     "  outlast serve app:outlast                serve the Outlast object in app.py\n"
     "  outlast start chat '\"hello\"' --follow    start a run and read it\n"
     "  outlast tail RUN                         read a run from its first event on\n"
+    "  outlast runs --status active             what is going on\n"
     "  outlast show RUN                         status, recovery budget, outcome\n"
     "  outlast stop RUN --reason 'enough'       end it\n"
+    "\n"
+    "\b\n"
+    "Look behind it:\n"
+    "  outlast top                              runs and takeovers, live\n"
+    "  outlast audit RUN                        who held it; is its log what was said?\n"
+    "  outlast doctor                           is everything well, and if not, what to do\n"
 )
-MODULES: Final = {"demo": "demo", "serve": "serve", "start": "runs", "tail": "tail", "show": "runs", "stop": "runs"}
+MODULES: Final = {
+    "demo": "demo",
+    "serve": "serve",
+    "start": "runs",
+    "tail": "tail",
+    "runs": "listing",
+    "show": "runs",
+    "stop": "runs",
+    "audit": "audit",
+    "top": "top",
+    "doctor": "doctor",
+    "migrate": "migrate",
+}
 """Which module of this room each command is in, in the order in which a person meets them."""
 
 

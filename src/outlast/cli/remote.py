@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Self, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx2
 
@@ -63,6 +63,19 @@ class Remote:
     def status(self, run: str) -> dict[str, Any]:
         """Return a run's status document."""
         return self._ask("GET", f"/runs/{quote(run, safe='')}")
+
+    def lineage(self, run: str) -> dict[str, Any]:
+        """Return who held a run, and the identity of its log."""
+        return self._ask("GET", f"/runs/{quote(run, safe='')}/lineage")
+
+    def runs(self, *, limit: int, after: str | None = None, **filters: str | None) -> dict[str, Any]:
+        """Return a page of runs, newest first; filters that are None are none."""
+        given = {"limit": str(limit), "after": after, **filters}
+        return self._ask("GET", f"/runs?{urlencode({name: said for name, said in given.items() if said is not None})}")
+
+    def health(self) -> dict[str, Any]:
+        """Return what the node at this address says of itself."""
+        return self._ask("GET", "/healthz")
 
     def stop(self, run: str, *, reason: str | None) -> dict[str, Any]:
         """Stop a run and return what is true now."""

@@ -11,7 +11,7 @@ from outlast.cli import options
 from outlast.cli.remote import Remote
 from outlast.cli.tail import watch
 from outlast.cli.terminal import inline
-from outlast.cli.wording import LONGEST, outcome_sentence, recovery_sentence
+from outlast.cli.wording import LONGEST, outcome_sentence, plain, recovery_sentence
 from outlast.errors import InputInvalid
 from outlast.log.event import JSON
 
@@ -96,6 +96,9 @@ def described(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "outcome", _outcome(document)
     if recovering := recovery_sentence(document.get("recovering")):
         yield "recovering", recovering
+    standstill = document.get("standstill")
+    if isinstance(standstill, Mapping):
+        yield "not moving", plain(cast("Mapping[str, JSON]", standstill), "message")
     if document.get("stop_requested") and not document.get("outcome"):
         yield "stop", "asked for"
     yield "events", inline(str(document.get("head")).partition("-")[0], LONGEST)

@@ -1,6 +1,7 @@
 """The sentences of the command line: what has become of the connection, of a run, of its recovery budget."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, assert_never, cast
 
 from outlast.cli.terminal import inline
@@ -63,6 +64,18 @@ def outcome_sentence(status: str, outcome: Mapping[str, JSON]) -> str:
             causes = outcome.get("causes")
             listed = f" (causes: {', '.join(map(str, causes))})" if isinstance(causes, list) else ""
             return inline(f"failed: {plain(outcome, 'code')}: {plain(outcome, 'message')}{listed}", LONGEST)
+
+
+def ago(time: str, *, now: datetime) -> str:
+    """Return how long ago an RFC 3339 time was, in one unit."""
+    try:
+        seconds = max(0.0, (now - datetime.fromisoformat(time)).total_seconds())
+    except ValueError:
+        return "?"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago"
 
 
 def counted(count: int, noun: str) -> str:

@@ -51,7 +51,7 @@ class Intake:
     def __init__(self, runs: RunStore, workers: Collection[str], conditions: Conditions) -> None:
         self.door = Door.NOT_STARTED
         self._runs = runs
-        self._workers = workers
+        self.workers = workers
         self._conditions = conditions
 
     def check_open(self, *, letting_in: bool = False) -> None:
@@ -83,7 +83,7 @@ class Intake:
         for name in (id, thread):
             if name is not None:
                 _check_id(name)
-        if worker not in self._workers:
+        if worker not in self.workers:
             raise UnknownWorker("No worker of this name is registered here; GET /healthz lists those that are.")
         new = NewRun(
             owner=owner,

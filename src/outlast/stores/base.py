@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from outlast.lineage import Lineage
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
 from outlast.log.limits import Usage
@@ -228,6 +229,10 @@ class RunStore(Protocol):
         `not_before` is past (queued, active) or `wake_at` is past (parked). A run in its cool-down after a refusal
         is not due, unless a stop is set. Order: `not_before`, the oldest first. Writes nothing (B15).
         """
+        ...
+
+    async def lineage(self, owner: str, id: str) -> Lineage:
+        """Return the entries that every claim and settling without a controller left. Raises `RunNotFound`."""
         ...
 
     # ---- claiming, settling -----------------------------------------------------------------

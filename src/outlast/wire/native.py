@@ -24,6 +24,7 @@ from outlast.log.event import CONTROL_PREFIX, JSON, JSON_TYPE, OWN_PREFIX, Event
 from outlast.log.event import restore as restore_event
 from outlast.recovery import RecoveryPolicy, is_fresh
 from outlast.run import Cancelled, Cause, Completed, Failed, Outcome, RecoveryBudget, Run, Status, describe
+from outlast.standstill import Standstill, explain
 from outlast.wire import sse
 from outlast.wire.sse import Message
 
@@ -33,15 +34,20 @@ TERMINALS: Final = frozenset(f"{OWN_PREFIX}{status.value}" for status in Status 
 """Types of the last event of a log."""
 _BEAT: Final = ("head", "status", "budget", "recovering", "lease_left")
 """The members of the status document that a heartbeat repeats."""
-_PASSING: Final = frozenset({"window_left", "next_try_in", "lease_left"})
+_PASSING: Final = frozenset({"window_left", "next_try_in", "lease_left", "message"})
 """The members of it that change because time passes."""
 
 
 # ---- the status document ------------------------------------------------------------------------
 
 
-def run_document(run: Run, *, policy: RecoveryPolicy, now: float) -> dict[str, JSON]:
-    """Return what the row alone says of a run; `now` is the store's clock. The owner is not told. Source: F17."""
+def run_document(
+    run: Run, *, policy: RecoveryPolicy, now: float, workers: Collection[str] | None = None
+) -> dict[str, JSON]:
+    """Return what the row alone says of a run; `now` is the store's clock. The owner is not told. Source: F17.
+
+    `workers` are those of the node that tells, where they are known: a run whose worker it lacks says so.
+    """
     live = lease.is_live(run.lease_until, now=now)
     return {
         "id": run.id,
@@ -51,6 +57,7 @@ def run_document(run: Run, *, policy: RecoveryPolicy, now: float) -> dict[str, J
         "epoch": run.epoch,
         "budget": _budget(run, policy, now=now),
         "recovering": None if live else _recovering(run, policy, now=now),
+        "standstill": _standstill(explain(run, policy, now=now, workers=workers)),
         "lease_left": _seconds(run.lease_until - now) if live and run.lease_until is not None else None,
         "waits": [],
         "stop_requested": run.stop is not None,
@@ -76,11 +83,13 @@ class Extent(Protocol):
         ...
 
 
-def status_document(run: Run, log: Extent, *, policy: RecoveryPolicy, now: float) -> dict[str, JSON]:
+def status_document(
+    run: Run, log: Extent, *, policy: RecoveryPolicy, now: float, workers: Collection[str] | None = None
+) -> dict[str, JSON]:
     """Return the status document: the row, and where its log stands. Source: F17, the native wire."""
     # A snapshot reaches as far as the log does: nothing is folded ahead of time.
     place: dict[str, JSON] = {"head": str(log.cursor), "first": log.first, "snapshot": str(log.cursor)}
-    return run_document(run, policy=policy, now=now) | place
+    return run_document(run, policy=policy, now=now, workers=workers) | place
 
 
 def outcome_document(outcome: Outcome) -> dict[str, JSON]:
@@ -132,6 +141,10 @@ def _recovering(run: Run, policy: RecoveryPolicy, *, now: float) -> dict[str, JS
     # A hand-off is no takeover, and after the last one there is no next: "6 of 5" would say nothing to anybody.
     takeover = used if cause is Cause.HANDOFF else min(used + 1, policy.takeovers)
     return {"takeover": takeover, "next_try_in": _seconds(run.not_before - now), "cause": cause.value}
+
+
+def _standstill(standstill: Standstill | None) -> dict[str, JSON] | None:
+    return None if standstill is None else {"code": standstill.reason.value, "message": standstill.message}
 
 
 def _used(budget: RecoveryBudget, policy: RecoveryPolicy, *, now: float) -> int:

@@ -24,6 +24,7 @@ from outlast.server.routes.door import Door, RunDoor
 from outlast.server.routes.events import Events
 from outlast.stores.base import Head, Started, StopAnswer, Store
 from outlast.wire import native
+from outlast.wire.lineage import lineage_document
 from outlast.wire.trace import HEADER
 
 PAGE: Final = 50
@@ -43,7 +44,7 @@ _REQUIRED: Final = ("worker", "input")
 
 
 class Runs:
-    """Answers `/runs`, `/runs/{id}` and `/runs/{id}/stop`."""
+    """Answers `/runs`, `/runs/{id}`, `/runs/{id}/lineage` and `/runs/{id}/stop`."""
 
     def __init__(self, intake: Intake, store: Store, events: Events, policy: RecoveryPolicy) -> None:
         self._intake = intake
@@ -57,6 +58,7 @@ class Runs:
             RunDoor(method="POST", path="/runs", action=Action.START, answer=self.start),
             RunDoor(method="GET", path="/runs", action=Action.LIST, answer=self.list),
             RunDoor(method="GET", path="/runs/{id}", action=Action.READ, answer=self.look),
+            RunDoor(method="GET", path="/runs/{id}/lineage", action=Action.READ, answer=self.trace),
             RunDoor(method="POST", path="/runs/{id}/stop", action=Action.STOP, answer=self.stop),
         ]
 
@@ -98,7 +100,9 @@ class Runs:
             raise InputInvalid("`thread` is the id of a thread.")
         runs = await self._intake.list(owner=owner, status=_status(request), thread=thread, before=after, limit=limit)
         now = await self._store.runs.now()
-        documents = [native.run_document(run, policy=self._policy, now=now) for run in runs]
+        documents = [
+            native.run_document(run, policy=self._policy, workers=self._intake.workers, now=now) for run in runs
+        ]
         return answer(encode_json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None}))
 
     async def look(self, request: Request, owner: str) -> ASGIApp:
@@ -110,6 +114,12 @@ class Runs:
         if knows(request, tag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return answer(encode_json(document), headers=headers)
+
+    async def trace(self, request: Request, owner: str) -> ASGIApp:
+        """Tell who held a run: one entry per claim, and per settling without a controller."""
+        run = (await self._intake.load(owner=owner, id=request.path_params["id"])).run
+        lineage = await self._store.runs.lineage(owner, run.id)
+        return answer(encode_json(lineage_document(run, lineage)))
 
     async def stop(self, request: Request, owner: str) -> ASGIApp:
         """Stop a run: 202 when the intent is durable, 200 when the run has its outcome now or had it before."""
@@ -135,12 +145,14 @@ class Runs:
             log = Head(
                 cursor=origin(run.log), first=1, usage=Usage(events=0, bytes=0, opened_at=run.created_at), sealed=False
             )
-            return native.status_document(run, log, policy=self._policy, now=run.created_at)
+            return native.status_document(
+                run, log, policy=self._policy, workers=self._intake.workers, now=run.created_at
+            )
         return await self._status_document(run, now=await self._store.runs.now())
 
     async def _status_document(self, run: Run, *, now: float) -> dict[str, JSON]:
         log = await self._store.logs.head(run.log)
-        return native.status_document(run, log, policy=self._policy, now=now)
+        return native.status_document(run, log, policy=self._policy, workers=self._intake.workers, now=now)
 
 
 def _check(said: Mapping[str, JSON], fields: Mapping[str, tuple[type, ...]]) -> None:

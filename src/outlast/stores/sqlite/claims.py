@@ -6,8 +6,10 @@ from collections.abc import Collection
 from typing import Final
 
 from outlast.errors import ClaimLost, Fenced
+from outlast.lineage import kind_of
 from outlast.run import Cause, Run, Token
 from outlast.stores.base import Charge, Due, NewClaim
+from outlast.stores.sqlite import lineage
 from outlast.stores.sqlite.rows import causes_column, require, run_of
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
@@ -51,6 +53,8 @@ def claim(transaction: Transaction, run: Run, claim: NewClaim) -> Run:
     ).fetchone()
     if claimed is not None:
         transaction.execute("DELETE FROM refusals WHERE run = ?", (claimed["number"],))
+        kind, cause = kind_of(run.budget, budget)
+        lineage.add(transaction, claimed["number"], kind, cause=cause, node=claim.node)
     row = require(transaction, run.owner, run.id)
     if claimed is None and not is_own(row, Token(epoch=run.epoch + 1, claim=claim.claim)):
         raise ClaimLost("The run changed between reading and claiming it, or may not be claimed now.")

@@ -6,9 +6,10 @@ from typing import Final
 
 from outlast import lease
 from outlast.errors import ClaimLost
+from outlast.lineage import Kind
 from outlast.run import Cancelled, Completed, Outcome, Run, StopIntent, Token, after, move_of, terminal
 from outlast.stores.base import EARLY_STOP_TTL, EARLY_STOPS, StopAnswer, Stopped
-from outlast.stores.sqlite import events
+from outlast.stores.sqlite import events, lineage
 from outlast.stores.sqlite.claims import check_token, is_own
 from outlast.stores.sqlite.rows import find, outcome_columns, read, require, run_of
 from outlast.stores.sqlite.statement import load
@@ -106,6 +107,8 @@ def _settle(
             "now": transaction.now,
         },
     )
+    if token.epoch > run.epoch:
+        lineage.add(transaction, number, Kind.SETTLE, cause=None, node=None)
     events.seal(transaction, log, event, epoch=token.epoch, claim=token.claim)
     if not isinstance(outcome, Completed):
         transaction.execute("INSERT INTO outbox (run, due_at) VALUES (?, ?)", (number, transaction.now))

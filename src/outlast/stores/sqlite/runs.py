@@ -4,9 +4,10 @@ import secrets
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 
+from outlast.lineage import Lineage
 from outlast.run import Cause, Checkpoint, Outcome, Run, Status, Token
 from outlast.stores.base import Abort, Charge, Due, Loaded, NewClaim, NewRun, Node, Started, Stopped
-from outlast.stores.sqlite import acceptance, claims, nodes, outbox, outcomes, resumption
+from outlast.stores.sqlite import acceptance, claims, lineage, nodes, outbox, outcomes, resumption
 from outlast.stores.sqlite.bell import Bells, Subscription
 from outlast.stores.sqlite.engine import Engine
 from outlast.stores.sqlite.locks import NodeLocks
@@ -43,6 +44,9 @@ class SQLiteRuns:
 
     async def due(self, workers: Collection[str], *, limit: int) -> Due:
         return await self._engine.read(lambda query: claims.due(query, workers, limit=limit))
+
+    async def lineage(self, owner: str, id: str) -> Lineage:
+        return await self._engine.read(lambda query: lineage.find(query, owner, id))
 
     # ---- claiming, settling -----------------------------------------------------------------
 

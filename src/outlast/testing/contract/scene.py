@@ -7,6 +7,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Final
 
+from outlast.lineage import Lineage
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
 from outlast.run import RecoveryBudget, Run
@@ -138,6 +139,7 @@ class Sight:
     runs: Sequence[Run]
     heads: Sequence[Head]
     logs: Sequence[Sequence[StoredEvent]]
+    lineages: Sequence[Lineage]
     due: Sequence[Run]
     next_at: float | None
     stopping: Sequence[Run]
@@ -152,6 +154,7 @@ async def sight(store: Store) -> Sight:
         runs=[await load(store, run) for run in listed],
         heads=[await store.logs.head(run.log) for run in listed],
         logs=[await events(store, run) for run in listed],
+        lineages=[await store.runs.lineage(run.owner, run.id) for run in listed],
         due=due.runs,
         next_at=due.next_at,
         stopping=[run for node in (A, B) for run in await store.runs.stops(node)],

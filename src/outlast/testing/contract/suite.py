@@ -8,6 +8,7 @@ from outlast.testing.contract.fencing import Fencing
 from outlast.testing.contract.finding import Finding
 from outlast.testing.contract.holding import Holding
 from outlast.testing.contract.leasing import Leasing
+from outlast.testing.contract.lineage import Lineages
 from outlast.testing.contract.outbox import Outbox
 from outlast.testing.contract.racing import Racing
 from outlast.testing.contract.reading import Reading
@@ -26,6 +27,7 @@ class StoreContract(
     Holding,
     Resuming,
     Settling,
+    Lineages,
     Stopping,
     Absorbing,
     Fencing,
