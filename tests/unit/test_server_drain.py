@@ -16,7 +16,8 @@ from outlast.testing.history import History
 from outlast.testing.invariants import check
 from outlast.testing.observation import CallBegan, EventTaken, FactReported
 from outlast.testing.reader import ModelReader
-from outlast.testing.worker import Call, Deaf, Emit, Hang, Return, Say, ScriptedWorker, Work
+from outlast.testing.worker import Call, Deaf, Emit, Hang, Return, Save, Say, ScriptedWorker, Work
+from outlast.workers.base import Kind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -140,6 +141,40 @@ async def test_a_drain_that_is_asked_to_hurry_does() -> None:
         await leaving
         assert now() == 22.0
         assert [fact.cause for fact in member.facts if isinstance(fact, RunReleased)] == [Cause.HANDOFF]
+
+
+@pytest.mark.behaviour("D1")
+async def test_a_resume_worker_goes_on_elsewhere_from_its_next_checkpoint_and_says_nothing_twice() -> None:
+    def script(call: Call) -> list[Say | Work | Save | Return]:
+        steps = [step for number in range(40) for step in (Say(str(number)), Work(1), Save())]
+        return [*steps[3 * (call.counted or 0) :], Return("done")]
+
+    worker = ScriptedWorker(script, kind=Kind.RESUME)
+    async with Cluster({"chat": worker}) as cluster:
+        first = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await asyncio.sleep(4.5)
+        await cluster.join("b")
+        await first.drain()
+        assert now() == 5.0  # at the checkpoint, and not when the grace is nearly over
+        row = await cluster.outcome("r1", within=60)
+        log = await cluster.log(run)
+        check(await cluster.finish())
+    assert [each.event.data for each in log if each.event.type == "text"] == list(map(str, range(40)))
+    (restarted,) = [each for each in log if each.event.type == "run.restarted"]
+    assert restarted.event.data == {"epoch": 2, "attempt": 2, "cause": "handoff", "keep": restarted.seq - 1}
+    assert (row.status, row.budget.life, row.budget.handoffs) == (Status.COMPLETED, 0, 1)
+
+
+async def test_a_resume_worker_goes_on_where_it_is_while_there_is_nobody_else() -> None:
+    worker = ScriptedWorker(lambda _call: [Say("a"), Save(), Work(5), Save(), Work(5), Return(1)], kind=Kind.RESUME)
+    async with Cluster({"chat": worker}) as cluster:
+        member = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        await member.drain()
+        assert now() == 10.0
+        assert (await cluster.row("r1")).status is Status.COMPLETED
 
 
 @pytest.mark.behaviour("D1")

@@ -9,7 +9,7 @@ Rules:
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -32,13 +32,25 @@ PAGE_BYTES: Final = MIB
 
 
 class Call:
-    """The `Outlet` and the `Past` of one call; it goes on from the appender's newest checkpoint."""
+    """The `Outlet` and the `Past` of one call; it goes on from the appender's newest checkpoint.
 
-    def __init__(self, run: Run, appender: Appender, store: Store, conditions: Conditions) -> None:
+    `leaves` is asked at each checkpoint, as soon as its row is written, whether the run is to go on elsewhere.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        appender: Appender,
+        store: Store,
+        conditions: Conditions,
+        *,
+        leaves: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._run = run
         self._appender = appender
         self._store = store
         self._conditions = conditions
+        self._leaves = leaves
         self._loop = asyncio.get_running_loop()
         self._checkpoint = appender.checkpoint
         self._kept = appender.kept
@@ -67,6 +79,8 @@ class Call:
         if len(state) > most:
             raise TooLarge(f"The state of a checkpoint may have at most {most} bytes: keep what is large elsewhere.")
         await self._appender.keep(state, wanted=self._is_wanted)
+        if self._leaves():
+            await self._loop.create_future()  # no deadline: this call is about to be cancelled, and says nothing more
 
     # ---- coming back ------------------------------------------------------------------------
 

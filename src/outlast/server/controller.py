@@ -104,6 +104,7 @@ class Controller:
         self._renewed_at = renewed_at
         self._calls = claimed.run.budget.calls
         self._ending: asyncio.Future[Ending] = loop.create_future()
+        self._leaves_when_kept = False
         self._impatient: asyncio.Future[None] = loop.create_future()
         self._appender: Appender | None = None
         self._span: Span | None = None
@@ -130,6 +131,10 @@ class Controller:
     def hand_off(self) -> None:
         """Let go on purpose, so that another node goes on."""
         self._decide(HandedOff())
+
+    def hand_off_when_kept(self) -> None:
+        """Let go at the next checkpoint, where another node goes on without taking anything back."""
+        self._leaves_when_kept = True
 
     def leave_behind(self) -> None:
         """Wait no longer for a worker that was told to end. Harmless twice."""
@@ -227,7 +232,7 @@ class Controller:
 
     async def _call(self, appender: Appender) -> Ending:
         span, name = self._span, f"worker {self.run.log}"
-        view = Call(self.run, appender, self._store, self._conditions)
+        view = Call(self.run, appender, self._store, self._conditions, leaves=self._leaves)
         active = ActiveRun(
             self.run,
             view,
@@ -347,6 +352,11 @@ class Controller:
     def _decide(self, ending: Ending) -> None:
         if not self._ending.done():
             self._ending.set_result(ending)
+
+    def _leaves(self) -> bool:
+        if self._leaves_when_kept:
+            self._decide(HandedOff())
+        return self._leaves_when_kept
 
     def _appended(self, appending: "asyncio.Task[None]") -> None:
         error = None if appending.cancelled() else appending.exception()
