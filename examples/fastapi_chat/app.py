@@ -21,17 +21,16 @@ agent = assistant()
 
 
 class Question(BaseModel):
-    """The input of a run: what is asked, and what was asked and answered before."""
+    """The input of a run."""
 
     text: str
-    history: list[tuple[str, str]]
 
 
 @outlast.worker("chat")
 async def chat(run: ActiveRun) -> AsyncIterator[Event | str]:
     """Answer one question: text as the model writes it, and what it asks its tools."""
     question = Question.model_validate(run.input)
-    async with agent.run_stream_events(question.text, message_history=turns(question.history)) as events:
+    async with agent.run_stream_events(question.text, message_history=await messages_before(run)) as events:
         async for event in events:
             match event:
                 case PartStartEvent(part=TextPart(content=text)) if text:
@@ -45,13 +44,14 @@ async def chat(run: ActiveRun) -> AsyncIterator[Event | str]:
                     yield Event("tool.result", {"id": answer.tool_call_id, "result": str(answer.content)})
 
 
-def turns(history: list[tuple[str, str]]) -> list[ModelMessage]:
-    """Return what was asked and answered before as the messages of a model."""
-    return [
-        message
-        for question, answer in history
-        for message in (ModelRequest.user_text_prompt(question), ModelResponse(parts=[TextPart(answer)]))
-    ]
+async def messages_before(run: ActiveRun) -> list[ModelMessage]:
+    """Return what was asked and answered before on this thread, as the messages of a model."""
+    messages: list[ModelMessage] = []
+    async for earlier in run.history():
+        question = Question.model_validate(earlier.input)
+        messages.append(ModelRequest.user_text_prompt(question.text))
+        messages.append(ModelResponse(parts=[TextPart(await earlier.text())]))
+    return messages
 
 
 app = FastAPI(lifespan=outlast.lifespan)

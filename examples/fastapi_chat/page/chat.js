@@ -20,8 +20,6 @@ const thread = location.hash.slice(1) || crypto.randomUUID();
 history.replaceState(null, "", `#${thread}`);
 /** @type {Turn[]} */
 const turns = JSON.parse(sessionStorage.getItem(thread) ?? "[]");
-/** @type {Map<string, string>} what each run has answered so far */
-const answers = new Map();
 let live = "";
 
 /** @param {string} kind @param {string} [text] */
@@ -45,7 +43,6 @@ function show(turn) {
 function follow(turn, said) {
   let cursor = "0";
   live = turn.id;
-  answers.set(turn.id, "");
   tell("");
 
   /** @type {Record<string, (data: any) => void>} */
@@ -53,10 +50,8 @@ function follow(turn, said) {
     "run.restarted": () => {
       // Another process took over and called the worker again: what was said before no longer counts.
       said.replaceChildren();
-      answers.set(turn.id, "");
     },
     text: (data) => {
-      answers.set(turn.id, answers.get(turn.id) + data);
       let answer = said.lastElementChild;
       if (answer?.className !== "answer") said.append((answer = make("answer")));
       answer.textContent += data;
@@ -117,12 +112,10 @@ function post(url, body) {
 $("ask").addEventListener("submit", async (/** @type {SubmitEvent} */ event) => {
   event.preventDefault();
   const turn = { id: crypto.randomUUID(), text: $("ask").text.value };
-  const history = turns.map(({ id, text }) => [text, answers.get(id)]);
   $("send").disabled = true;
   try {
     // The id is ours, so asking again after a lost answer is the same run and not a second one.
-    const input = { text: turn.text, history };
-    const answer = await post(RUNS, { id: turn.id, worker: "chat", thread, input });
+    const answer = await post(RUNS, { id: turn.id, worker: "chat", thread, input: { text: turn.text } });
     if (!answer.ok) return tell((await answer.json()).detail);
   } catch {
     return tell("The server does not answer. Ask again.");
