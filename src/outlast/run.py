@@ -92,6 +92,7 @@ class FailureCode(StrEnum):
     LOG_FULL = "log_full"
     EVENT_TOO_LARGE = "event_too_large"
     NOT_ADMITTED = "not_admitted"
+    ORPHANED = "orphaned"
 
 
 class Limit(StrEnum):

@@ -22,6 +22,7 @@ from outlast.testing.contract.resuming import Resuming
 from outlast.testing.contract.settling import Settling
 from outlast.testing.contract.sharing import Sharing
 from outlast.testing.contract.stopping import Stopping
+from outlast.testing.contract.sweeping import Sweeping
 from outlast.testing.contract.waking import Waking
 from tests.contract import wrong
 from tests.contract.sabotage import Broken, Check, check_found_out
@@ -64,6 +65,10 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
     (Stopping.test_a_stop_that_came_first_lets_its_run_be_born_cancelled, {"stop": wrong.stop_what_is_known}, {}),
     (Stopping.test_a_queued_run_is_cancelled_at_once, {"stop": wrong.stop_and_say_accepted}, {}),
     (Stopping.test_a_node_finds_the_stops_of_the_runs_it_holds, {"stops": wrong.stops_of_nobody}, {}),
+    (Sweeping.test_time_in_which_nobody_asked_is_no_refusal, {"refuse": wrong.refuse_by_the_clock}, {}),
+    (Sweeping.test_time_in_which_no_node_was_there_is_no_absence, {"attend": wrong.attend_by_the_clock}, {}),
+    (Sweeping.test_a_run_whose_worker_no_node_has_is_forsaken_after_that_time, {"attend": wrong.nothing}, {}),
+    (Sweeping.test_a_held_run_is_not_forsaken, {"forsaken": wrong.forsaken_with_everyone}, {}),
     (Fencing.test_a_fence_is_never_lowered, {"logs.fence": wrong.nothing}, {}),
     (
         Fencing.test_a_write_with_an_old_epoch_is_refused,

@@ -98,6 +98,19 @@ async def refuse_in_the_row(store: Store, run: Any, *, retry_in: float) -> None:
     await store.runs.stop(run.owner, run.id, reason=None)
 
 
+async def refuse_by_the_clock(store: Store, run: Any, *, retry_in: float) -> float:
+    await store.runs.refuse(run, retry_in=retry_in)
+    return await store.runs.now() - run.created_at
+
+
+async def attend_by_the_clock(store: Store, workers: Any, *, every: float) -> None:
+    await store.runs.attend(workers, every=1e9)
+
+
+async def forsaken_with_everyone(store: Store, *, after: float, limit: int) -> Any:
+    return await store.runs.list(ANN, status=None, before=None, limit=limit)
+
+
 # ---- claiming, holding --------------------------------------------------------------------------
 
 

@@ -52,7 +52,7 @@ PUBLISHED: dict[type[StrEnum], str] = {
     Status: "queued active parked completed failed cancelled",
     Move: "claim park complete fail cancel",
     Cause: "crash stall store worker memory handoff",
-    FailureCode: "recovery_exhausted worker_error worker_failed log_full event_too_large not_admitted",
+    FailureCode: "recovery_exhausted worker_error worker_failed log_full event_too_large not_admitted orphaned",
     Limit: "window life calls",
 }
 """Part of the public contract: rows, events and documents hold these words."""

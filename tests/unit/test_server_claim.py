@@ -8,8 +8,10 @@ import pytest
 from outlast.errors import NotAdmitted
 from outlast.facts import ClaimMissed, PrerequisiteFailed, RunClaimed
 from outlast.fleet import FLOOR, SHARE
+from outlast.recovery import RecoveryPolicy
 from outlast.run import Cancelled, Cause, Failed, FailureCode, Limit, Run, Status
-from outlast.server.claim import ADMISSION_LIMIT, COOL_DOWN
+from outlast.server.claim import COOL_DOWN, REFUSED_FOR
+from outlast.server.hook import WITHIN
 from outlast.stores.base import StopAnswer
 from outlast.testing.cluster import Cluster
 from outlast.testing.faults import Gate, Script
@@ -67,7 +69,7 @@ async def test_a_prerequisite_that_fails_leaves_the_row_as_it_was_and_is_asked_a
         refused_at = admission.asked_at[1:]
         pauses = [later - earlier for earlier, later in pairwise(refused_at)]
         assert pauses
-        assert all(COOL_DOWN <= pause <= COOL_DOWN + ADMISSION_LIMIT + 1 for pause in pauses)
+        assert all(COOL_DOWN <= pause <= COOL_DOWN + WITHIN + 1 for pause in pauses)
         told = [fact for fact in survivor.facts if isinstance(fact, PrerequisiteFailed)]
         assert len(told) in {len(refused_at), len(refused_at) - 1}
         admission.refuses, admission.hangs = None, False
@@ -177,3 +179,89 @@ async def test_second_and_later_takeovers_of_a_broken_worker_are_a_tenth_of_its_
         later = sum(max(0, len(worker.calls_of(f"r{number}")) - 2) for number in range(60))
     assert FLOOR <= later <= FLOOR + SHARE * starts
     assert starts - later == 120  # every run's start and first takeover were let through
+
+
+# ---- what can never start -----------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("B19")
+async def test_a_run_that_was_refused_for_an_hour_is_settled_once_and_its_worker_told() -> None:
+    admission, worker = Admission(), dying(1)
+    async with Cluster({"chat": worker}, admit=admission) as cluster:
+        await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        admission.refuses = NotAdmitted("no")
+        await cluster.join("b")
+        await asyncio.sleep(REFUSED_FOR - 60)
+        assert (await cluster.row("r1")).outcome is None
+        row = await cluster.outcome("r1", within=120)
+        await asyncio.sleep(5)
+        log = await cluster.log(run)
+        check(await cluster.finish())
+    assert isinstance(row.outcome, Failed)
+    assert row.outcome.code is FailureCode.NOT_ADMITTED
+    assert [each.event.type for each in log].count("run.failed") == 1
+    assert (len(worker.calls), len(worker.aborts), row.budget.life) == (1, 1, 0)
+
+
+@pytest.mark.behaviour("B19")
+async def test_time_in_which_no_node_was_there_to_ask_is_no_refusal() -> None:
+    admission, worker = Admission(), dying(1)
+    async with Cluster({"chat": worker}, admit=admission) as cluster:
+        await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        admission.refuses = NotAdmitted("no")
+        second = await cluster.join("b")
+        await asyncio.sleep(REFUSED_FOR / 2)
+        second.process.kill()
+        await asyncio.sleep(10 * REFUSED_FOR)
+        await cluster.join("c")
+        await asyncio.sleep(REFUSED_FOR / 4)
+        assert (await cluster.row("r1")).outcome is None
+        admission.refuses = None
+        row = await cluster.outcome("r1", within=COOL_DOWN + 2)
+        await asyncio.sleep(5)
+        check(await cluster.finish())
+    assert (row.status, len(worker.calls)) == (Status.COMPLETED, 2)
+
+
+@pytest.mark.behaviour("B19")
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_run_whose_budget_is_spent_ends_without_a_call_whatever_its_prerequisites_say(*, refuses: bool) -> None:
+    admission, worker = Admission(), dying(100)
+    policy = RecoveryPolicy(takeovers=1, life=1)
+    async with Cluster({"chat": worker}, admit=admission, recovery=policy) as cluster:
+        await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        admission.refuses = NotAdmitted("no")
+        second = await cluster.join("b")
+        await asyncio.sleep(10 * COOL_DOWN)
+        admission.refuses = None
+        await second.process.gone()
+        admission.refuses = NotAdmitted("no") if refuses else None
+        await cluster.join("c")
+        row = await cluster.outcome("r1", within=60)
+        await asyncio.sleep(5)
+        check(await cluster.finish())
+    assert isinstance(row.outcome, Failed)
+    assert (row.outcome.code, len(worker.calls)) == (FailureCode.RECOVERY_EXHAUSTED, 2)
+
+
+@pytest.mark.behaviour("B18")
+async def test_a_hook_whose_own_task_was_cancelled_has_refused_and_is_asked_after_the_cool_down() -> None:
+    admission, worker = Admission(), dying(1)
+    async with Cluster({"chat": worker}, admit=admission) as cluster:
+        await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        admission.refuses = asyncio.CancelledError()
+        await cluster.join("b")
+        await asyncio.sleep(20 + 3 * COOL_DOWN)
+        assert 3 <= len(admission.asked_at) <= 5
+        admission.refuses = None
+        row = await cluster.outcome("r1", within=COOL_DOWN + 2)
+        check(await cluster.finish())
+    assert row.status is Status.COMPLETED

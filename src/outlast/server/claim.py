@@ -2,30 +2,33 @@
 
 Rules:
 1. The claim is the last step before work starts. Whatever fails before it leaves the row untouched (B17).
-2. A prerequisite that refuses is asked again after a cool-down, which is kept outside the run row (B18).
+2. A prerequisite that refuses is asked again after a cool-down, which is kept outside the run row (B18). A run that
+   has been refused for an hour is settled: it can never start (B19).
 3. Losing the race starts nothing and changes nothing (H1).
 4. A claim whose answer nobody can read may hold the run for this node; it is told of, to be released (O1). Whether it
    was made shows only then, and then it is reported like any other (B16).
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from outlast.errors import ClaimLost, OwnershipError
+from starlette.exceptions import HTTPException
+
+from outlast.errors import ClaimLost, OwnershipError, Refusal
 from outlast.facts import ClaimMissed, PrerequisiteFailed, RunClaimed, RunSettled
 from outlast.fleet import Fleet
 from outlast.recovery import Cancel, Claim, Exhaust, Leave, Wait, exhausted, plan
-from outlast.run import Cancelled, Cause, Failed, Outcome, Run
+from outlast.run import Cancelled, Cause, Failed, FailureCode, Outcome, Run
 from outlast.server.conditions import Conditions
+from outlast.server.hook import Hook, ask
 from outlast.server.patience import insist
 from outlast.stores.base import NewClaim, RunStore
 
 COOL_DOWN: Final = 30.0
 """Seconds between two questions to a prerequisite that refused: it is a bill or a quota, not a hiccup."""
-ADMISSION_LIMIT: Final = 10.0
-"""Seconds an admission may take; one that takes longer has not admitted."""
+REFUSED_FOR: Final = 3600.0
+"""Seconds of refusals after which a run is given up: a person who pays their bill in this hour keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +106,18 @@ class Claimant:
         if admit is None or run.epoch == 0:  # the first claim was admitted when the run was accepted
             return True
         try:
-            async with asyncio.timeout(ADMISSION_LIMIT):
-                await admit(run)
-        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):  # not the hook's
-            raise
-        except BaseException:  # noqa: BLE001 - a hook of the application: whatever it raises, it did not admit
-            self._conditions.report(PrerequisiteFailed(run=run.log, retry_in=COOL_DOWN))
-            await self._runs.refuse(run, retry_in=COOL_DOWN)
+            await ask(Hook.ADMIT, lambda: admit(run), report=self._conditions.report)
+        except (Refusal, HTTPException):
+            await self._refuse(run)
             return False
         return True
+
+    async def _refuse(self, run: Run) -> None:
+        self._conditions.report(PrerequisiteFailed(run=run.log, retry_in=COOL_DOWN))
+        refused_for = await self._runs.refuse(run, retry_in=COOL_DOWN)
+        if refused_for >= REFUSED_FOR:
+            said = f"Admission refused the run for {REFUSED_FOR:g} seconds; everything it said so far is kept."
+            await self._settle(run, Failed(code=FailureCode.NOT_ADMITTED, message=said))
 
     async def _exhaust(self, run: Run, decision: Exhaust) -> None:
         settled = await self._settle(run, exhausted(decision, run, self._conditions.recovery))

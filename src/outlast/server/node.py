@@ -30,6 +30,7 @@ from outlast.server.drain import Drain
 from outlast.server.outbox import Outbox
 from outlast.server.pulse import Pulse
 from outlast.server.renewal import Keeper, Pacer, Renewed
+from outlast.server.sweeper import Sweeper
 from outlast.server.trouble import Trouble
 from outlast.stores.base import Store
 from outlast.workers.base import Worker
@@ -114,9 +115,11 @@ class Node:
         try:
             async with asyncio.TaskGroup() as tasks:
                 outbox = Outbox(runs, self._workers, self._conditions)
+                sweeper = Sweeper(runs, self._workers.keys(), self._conditions)
                 loops = [
                     tasks.create_task(self._look(tasks), name="look"),
                     tasks.create_task(outbox.run(), name="outbox"),
+                    tasks.create_task(sweeper.run(), name="sweeper"),
                     tasks.create_task(self.pulse.run(self._beat), name="pulse"),
                 ]
                 on_started()

@@ -308,8 +308,31 @@ class RunStore(Protocol):
 
     # ---- refusals of prerequisites ----------------------------------------------------------
 
-    async def refuse(self, run: Run, *, retry_in: float) -> None:
-        """Note that a prerequisite refused `run`: it is not due for `retry_in` seconds. Its row is untouched (B17)."""
+    async def refuse(self, run: Run, *, retry_in: float) -> float:
+        """Note that a prerequisite refused `run`: it is not due for `retry_in` seconds. Its row is untouched (B17).
+
+        Returns for how many seconds it has been refused: the stretches between its refusals, of which each counts for
+        twice `retry_in` at most, so that time in which nobody could ask does not (B19). 0 for the first refusal, and
+        for a run that was claimed or settled since it was read.
+        """
+        ...
+
+    # ---- what nobody can revive -------------------------------------------------------------
+
+    async def attend(self, workers: Collection[str], *, every: float) -> None:
+        """Note that a node has these workers, and for how long the others of unsettled runs have been on none.
+
+        Called about every `every` seconds by each node. A stretch between two calls counts for twice `every` at most,
+        so that time without any node does not. Writes nothing when every unsettled run has one of these workers.
+        """
+        ...
+
+    async def forsaken(self, *, after: float, limit: int) -> Sequence[Run]:
+        """Return at most `limit` runs that nobody can revive: their worker has been on no node for `after` seconds.
+
+        Only such as have been due and untouched for as long and that nobody holds: never one that is parked, backing
+        off, or in a cool-down that ended less than `after` seconds ago. Writes nothing.
+        """
         ...
 
     # ---- outbox -----------------------------------------------------------------------------

@@ -128,13 +128,14 @@ class _Runs:
             await self._look(owner, id)
         return stopped
 
-    async def refuse(self, run: Run, *, retry_in: float) -> None:
+    async def refuse(self, run: Run, *, retry_in: float) -> float:
         before = await self._inner.load(run.owner, run.id)
-        await self._inner.refuse(run, retry_in=retry_in)
+        refused_for = await self._inner.refuse(run, retry_in=retry_in)
         after = await self._inner.load(run.owner, run.id)
         self._note(
             observation.PrerequisiteRefused(at=self._clock(), node=self._node, before=before.run, after=after.run)
         )
+        return refused_for
 
     async def _look(self, owner: str, id: str) -> None:
         loaded = await self._inner.load(owner, id)

@@ -87,19 +87,20 @@ def release(transaction: Transaction, run: Run, token: Token, cause: Cause) -> N
         transaction.stir()
 
 
-def refuse(transaction: Transaction, run: Run, *, retry_in: float) -> None:
+def refuse(transaction: Transaction, run: Run, *, retry_in: float) -> float:
     """Note a refusal of the run as it was read; once it was claimed the refusal is about the past."""
     require(transaction, run.owner, run.id)
-    transaction.execute(
+    refused = transaction.execute(
         REFUSE_RUN,
         {
             "owner": run.owner,
             "id": run.id,
             "epoch": run.epoch,
             "now": transaction.now,
-            "until": transaction.now + retry_in,
+            "retry_in": retry_in,
         },
-    )
+    ).fetchone()
+    return 0.0 if refused is None else float(refused["refused_for"])
 
 
 # ---- proof --------------------------------------------------------------------------------------

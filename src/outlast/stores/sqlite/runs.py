@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from outlast.lineage import Lineage
 from outlast.run import Cause, Checkpoint, Outcome, Run, Status, Token
 from outlast.stores.base import Abort, Charge, Due, Loaded, NewClaim, NewRun, Node, Started, Stopped
-from outlast.stores.sqlite import acceptance, claims, lineage, nodes, outbox, outcomes, resumption
+from outlast.stores.sqlite import absences, acceptance, claims, lineage, nodes, outbox, outcomes, resumption
 from outlast.stores.sqlite.bell import Bells, Subscription
 from outlast.stores.sqlite.engine import Engine
 from outlast.stores.sqlite.locks import NodeLocks
@@ -88,8 +88,17 @@ class SQLiteRuns:
     async def stops(self, node: str) -> Sequence[Run]:
         return await self._engine.read(lambda query: outcomes.stops(query, node))
 
-    async def refuse(self, run: Run, *, retry_in: float) -> None:
-        await self._engine.write(lambda transaction: claims.refuse(transaction, run, retry_in=retry_in))
+    async def refuse(self, run: Run, *, retry_in: float) -> float:
+        return await self._engine.write(lambda transaction: claims.refuse(transaction, run, retry_in=retry_in))
+
+    # ---- what nobody can revive -------------------------------------------------------------
+
+    async def attend(self, workers: Collection[str], *, every: float) -> None:
+        if await self._engine.read(lambda query: absences.is_to_note(query, workers)):
+            await self._engine.write(lambda transaction: absences.note(transaction, workers, every=every))
+
+    async def forsaken(self, *, after: float, limit: int) -> Sequence[Run]:
+        return await self._engine.read(lambda query: absences.forsaken(query, after=after, limit=limit))
 
     # ---- outbox -----------------------------------------------------------------------------
 

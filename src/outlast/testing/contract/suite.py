@@ -17,6 +17,7 @@ from outlast.testing.contract.resuming import Resuming
 from outlast.testing.contract.settling import Settling
 from outlast.testing.contract.sharing import Sharing
 from outlast.testing.contract.stopping import Stopping
+from outlast.testing.contract.sweeping import Sweeping
 from outlast.testing.contract.waking import Waking
 
 
@@ -29,6 +30,7 @@ class StoreContract(
     Settling,
     Lineages,
     Stopping,
+    Sweeping,
     Absorbing,
     Fencing,
     Repeating,
