@@ -23,6 +23,7 @@ import click
 import uvicorn
 
 from outlast.assembly.outlast import Outlast
+from outlast.cli.guard import HEADER_BYTES, Guard, ShortHeaders
 from outlast.cli.listener import PORT, address_of, check_exposure, listen, resolve
 from outlast.cli.target import FORM, load
 
@@ -128,11 +129,13 @@ class Waiting:
 class Server(uvicorn.Server):
     """uvicorn, stopping the way open streams need it."""
 
-    def __init__(self, outlast: Outlast, greet: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, outlast: Outlast, greet: Callable[[], Awaitable[None]], *, guard: type[Guard] = Guard) -> None:
         """Serve `outlast`, whose lifespan is the caller's to run."""
         super().__init__(
             uvicorn.Config(
-                outlast.app,
+                ShortHeaders(outlast.app),
+                http=guard,
+                h11_max_incomplete_event_size=HEADER_BYTES,
                 interface="asgi3",
                 lifespan="off",
                 log_level="warning",

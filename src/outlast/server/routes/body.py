@@ -16,8 +16,8 @@ BYTES: Final = 1024 * 1024
 """A long conversation with its tool results; files have other ways in."""
 DEPTH: Final = 64
 """Arrays and objects inside each other: far more than anyone writes, far less than any parser bears."""
-WITHIN: Final = 30.0
-"""Seconds for the whole body: a megabyte over a bad telephone line."""
+WITHIN: Final = 25.0
+"""Seconds for the whole body: a megabyte over a bad line. `outlast serve` cuts the connection after 30."""
 
 
 async def read_object(request: Request) -> Mapping[str, JSON]:
