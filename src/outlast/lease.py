@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.errors import SettingsError
+from outlast.number import check
 
 TTL: Final = 15.0
 """Seconds: long enough to sit out a garbage collection or a slow disk, short enough for a person to wait."""
@@ -33,6 +34,7 @@ class LeasePolicy:
 
     def __post_init__(self) -> None:
         """Refuse a policy that cannot work, with a sentence that says what to change (B23)."""
+        check(self)
         if self.ttl <= 0 or self.renew_every <= 0 or self.margin < 0:
             raise SettingsError("lease_ttl and renew_every must be above 0, and lease_margin at least 0 seconds.")
         if self.ttl < 3 * self.renew_every:

@@ -34,6 +34,7 @@ from outlast.errors import (
     StoreUnavailable,
     WorkerRaised,
 )
+from outlast.number import check
 from outlast.run import Cause, Failed, FailureCode, Limit, RecoveryBudget, Run, Status
 
 TAKEOVERS: Final = 5
@@ -75,6 +76,7 @@ class RecoveryPolicy:
 
     def __post_init__(self) -> None:
         """Refuse a policy that cannot work, with a sentence that says what to change (B23)."""
+        check(self)
         if min(self.takeovers, self.handoffs, self.tries) < 0 or self.calls < 1 or min(self.base, self.cap) <= 0:
             raise SettingsError(
                 "RecoveryPolicy: takeovers, handoffs and tries must be at least 0, calls at least 1, "

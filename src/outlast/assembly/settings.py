@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any, Final, Self, TypeVar
 
+from outlast import number
 from outlast.errors import SettingsError
 from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
@@ -79,6 +80,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, with a sentence that says what to change (B23)."""
+        number.check(self)
         if self.durability not in ("process", "power"):
             raise SettingsError("durability is 'process' or 'power'.")
         if not SHORTEST_HEARTBEAT <= self.heartbeat <= LONGEST_HEARTBEAT:

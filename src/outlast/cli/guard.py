@@ -10,7 +10,7 @@ Rules:
 import asyncio
 import sys
 from http import HTTPStatus
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import h11
 from starlette.responses import Response
@@ -36,9 +36,9 @@ class Guard(H11Protocol):
         self._awaited: object = None
         self._deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first request."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", transport))
         self._watch()
 
     def data_received(self, data: bytes) -> None:

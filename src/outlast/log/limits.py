@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from outlast import number
 from outlast.errors import EventTooLarge, LogFull, SettingsError
 from outlast.log.event import CHECKPOINT, OWN_PREFIX, Event
 
@@ -53,6 +54,7 @@ class LogLimits:
 
     def __post_init__(self) -> None:
         """Refuse limits under which no run could say anything (B23)."""
+        number.check(self)
         if min(self.events, self.bytes, self.age, self.event_bytes, self.checkpoint_bytes) <= 0:
             raise SettingsError("Every limit of LogLimits must be above 0.")
         if self.event_bytes > self.bytes:
