@@ -56,7 +56,7 @@ class Guard(H11Protocol):
         self._await(None)
         super().connection_lost(exc)
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, message: str) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Refuse what is no request of HTTP, or one that begins with too much; cut it where an answer is under way."""
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             self.transport.abort()
@@ -65,7 +65,7 @@ class Guard(H11Protocol):
         headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
         for event in (
             h11.Response(status_code=hint, headers=headers, reason=HTTPStatus(hint).phrase.encode()),
-            h11.Data(data=msg.encode("ascii")),
+            h11.Data(data=message.encode("ascii")),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event))

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Collection
 from typing import Final
 
-from outlast.errors import ClaimLost, code_of
-from outlast.facts import StoreTroubled
+from outlast.errors import ClaimLost
 from outlast.run import Failed, FailureCode, Run
 from outlast.server.claim import settlement
 from outlast.server.conditions import Conditions
 from outlast.server.patience import insist
+from outlast.server.trouble import Trouble
 from outlast.stores.base import RunStore
 
 SWEEP_EVERY: Final = 60.0
@@ -38,7 +38,7 @@ class Sweeper:
         self._workers = workers
         self._conditions = conditions
         self._after = after
-        self._is_troubled = False
+        self._trouble = Trouble("sweep", conditions.report)
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -46,11 +46,9 @@ class Sweeper:
             try:
                 await self.sweep()
             except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
-                if not self._is_troubled:
-                    self._conditions.report(StoreTroubled(during="sweep", error=code_of(error)))
-                self._is_troubled = True
+                self._trouble.met(error)
             else:
-                self._is_troubled = False
+                self._trouble.over()
             await asyncio.sleep(SWEEP_EVERY)
 
     async def sweep(self) -> None:
