@@ -78,6 +78,31 @@ async def test_further_tails_of_an_owner_who_has_no_seat_left_are_turned_away_an
             await again.until("outlast.caught-up")
 
 
+@pytest.mark.attack("Z10")
+@pytest.mark.parametrize(
+    ("seats", "status", "code"),
+    [(Seats(per_owner=1), 429, "too_many"), (Seats(per_node=1), 503, "capacity")],
+    ids=["owner", "node"],
+)
+async def test_who_waits_for_a_page_takes_a_seat_and_is_refused_without_one(
+    seats: Seats, status: int, code: str
+) -> None:
+    asking = Access(report=[].append, authenticate=by_header)
+    async with staged() as stage, site(stage, access=asking, seats=seats) as here:
+        run = await stage.active("r1", owner="ann")
+        ann = {"x-user": "ann"}
+        first = asyncio.create_task(here.client.get("/runs/r1/events", params={"wait": 30}, headers=ann, timeout=None))
+        await asyncio.sleep(1)
+        refused = await here.client.get("/runs/r1/events", params={"wait": 30}, headers=ann)
+        assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (status, code, "2")
+        at_once = await here.client.get("/runs/r1/events", headers=ann)  # who does not wait needs no seat
+        assert at_once.status_code == 200
+        await stage.say(run, "for the one who waits")
+        assert [each["type"] for each in (await first).json()["events"]] == ["text"]
+        again = await here.client.get("/runs/r1/events", params={"wait": 1, "after": "1"}, headers=ann)
+        assert again.status_code == 200
+
+
 async def test_a_start_that_finds_no_seat_is_a_start_all_the_same() -> None:
     async with staged() as stage, site(stage, seats=Seats(per_node=1)) as here:
         await stage.active("r1")

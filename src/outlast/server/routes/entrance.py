@@ -9,6 +9,7 @@ Rules:
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from starlette.requests import Request
@@ -55,6 +56,7 @@ class Entrance:
                 raise Forbidden("This application does not let you do this here.")
         elif not await self._may(identity, action, owner, request.path_params["id"]):
             raise RunNotFound("There is no such run.")
+        request.state.seat = partial(self._seats.take, identity.owner)  # for a door that lets its caller wait
         return Visitor(identity=identity, owner=owner)
 
     def seat(self, answer: ASGIApp, visitor: Visitor) -> ASGIApp:

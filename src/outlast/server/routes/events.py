@@ -132,7 +132,8 @@ class Events:
         self, request: Request, run: Run, place: Place, view: View, page: Page, *, limit: int, seconds: int
     ) -> Page:
         waiting = self._hub.poll(run, place.behind(page.next), view=view)
-        await waiting.wait(request.receive, seconds)
+        with request.state.seat():  # who waits here is a reader like those of streams
+            await waiting.wait(request.receive, seconds)
         found = waiting.page(page, limit=limit)
         if found is not None:
             return found
