@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from outlast.client.link import direct
 from outlast.log.event import Event
-from outlast.server.reader import Reader
+from outlast.server.room import Guest
 from outlast.server.routes.body import BYTES
 from outlast.wire.sse import Message, Parser
 from tests.stage import Site, Stream, events, names, site, staged
@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-async def stuck(reader: Reader) -> None:
+async def stuck(reader: Guest) -> None:
     """Wait until a send of this reader has not returned for a good while."""
     since, turns = reader.sending_since, 0
     while since is None or turns < 300:
