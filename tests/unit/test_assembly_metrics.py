@@ -16,7 +16,8 @@ from outlast.run import Cause, FailureCode, Limit, Status
 CLAIM = {"run": "l1", "epoch": 1, "attempt": 1, "takeovers": 0}
 EVERY: list[Fact] = [
     facts.NodeStarted(node="n"),
-    facts.NodeStopped(node="n"),
+    facts.NodeDraining(node="n", runs=3),
+    facts.NodeStopped(node="n", finished=1, handed_off=2),
     facts.NodeBuried(node="n"),
     facts.RunClaimed(**CLAIM, cause=None, exhausted=None),
     facts.ClaimMissed(run="l1"),

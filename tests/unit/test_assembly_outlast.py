@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 def made(**options: object) -> Outlast:
-    outlast = Outlast("sqlite://", **{"grace": 0.0, **options})  # type: ignore[arg-type]
+    outlast = Outlast("sqlite://", **{"grace": 0.0, **options})
 
     @outlast.worker("echo")
     async def echo(run: ActiveRun) -> AsyncIterator[object]:

@@ -107,7 +107,7 @@ def test_a_new_run_is_queued_unclaimed_and_due_at_once() -> None:
     unset = {name: getattr(ROW, name) for name in Run.__slots__ if not getattr(ROW, name)}
     assert unset == {
         **dict.fromkeys(["thread", "claim", "holder", "lease_until", "cause"]),
-        **dict.fromkeys(["wake_at", "stop", "outcome", "settled_at"]),
+        **dict.fromkeys(["wake_at", "stop", "outcome", "settled_at", "traceparent"]),
         "epoch": 0,
         "not_before": 0.0,
         "created_at": 0.0,

@@ -70,7 +70,7 @@ def test_no_statement_is_put_together_but_pragmas_and_migrations_of_our_own(path
             "f'PRAGMA application_id = {APPLICATION_ID}'",
             "f'PRAGMA user_version = {migration.number}'",
         ],
-        "acceptance": ["LIST_RUNS if status is None else LIST_RUNS_OF_STATUS"],
+        "acceptance": ["statement if thread is None else LIST_RUNS_OF_THREAD"],
     }
     assert built(path.read_text(encoding="utf-8")) == sorted(ours.get(path.stem, []))
 

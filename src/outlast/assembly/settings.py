@@ -8,7 +8,6 @@ A keyword of `Outlast(…)` beats its variable `OUTLAST_…`, which beats the de
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from math import inf
 from typing import Any, Final, Self, TypeVar
 
 from outlast import number
@@ -94,7 +93,7 @@ class Settings:
             check(origin)
         if min(self.readers_per_owner, self.readers_per_node) < 1:
             raise SettingsError("readers_per_owner and readers_per_node must be at least 1.")
-        if not 0 <= self.grace < inf:
+        if self.grace < 0:
             raise SettingsError("grace must be at least 0 seconds: it is how long a drain may take.")
 
     @classmethod
