@@ -13,10 +13,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from bench.append import appending, stored
-from bench.measure import Goal, Kind, Quantity, Row, Sample, check, percentile
+from bench.lateness import LAG, MEDIAN, Lateness
+from bench.measure import Goal, Kind, Quantity, Row, Sample, check
 from bench.record import check_file
 
 SYNC = r"""
@@ -37,13 +38,9 @@ FAST = 0.0001
 SLOW = 0.004
 """Seconds a sync takes: a good disk with a battery behind it, and a rented one."""
 RUNS = 50
-EVERY = 0.001
-"""Seconds between two looks at how late the loop is."""
 TURN = 0.002
 """Seconds that a group of commits may keep the loop, and that the busy reference does."""
 
-LAG = "loop lag, p99"
-MEDIAN = "loop lag, median"
 RATE = "events a second"
 
 
@@ -100,37 +97,6 @@ async def busy(ticks: int) -> Sample:
                 pass
             await asyncio.sleep(0)
     return {**late.told(), RATE: 0.0}
-
-
-class Lateness:
-    """How late a timer of a millisecond is, again and again, while this is entered."""
-
-    def __init__(self) -> None:
-        self._lags: list[float] = []
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> Self:
-        """Set the first timer."""
-        self._set()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Set no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def told(self) -> Sample:
-        """Return the lags in milliseconds."""
-        lags = self._lags or [0.0]
-        return {LAG: percentile(lags, 0.99) * 1e3, MEDIAN: percentile(lags, 0.5) * 1e3}
-
-    def _set(self) -> None:
-        self._timer = self._loop.call_later(EVERY, self._look, self._loop.time() + EVERY)
-
-    def _look(self, due: float) -> None:
-        self._lags.append(self._loop.time() - due)
-        self._set()
 
 
 async def powered(path: Path, ticks: int) -> Sample:

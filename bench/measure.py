@@ -33,7 +33,7 @@ class Kind(StrEnum):
     RATE = "rate"
     """More is better: how many times as much."""
     COST = "cost"
-    """Less is better: how many times as cheap."""
+    """Less is better: how many times as cheap, or by itself how much at most."""
     DELAY = "delay"
     """Less is better, and people feel it: how many times as long."""
 
@@ -50,7 +50,8 @@ class Quantity:
 class Goal:
     """How a quantity of ours should stand to a `reference` of the same round, or by itself where there is none.
 
-    `bound` is the least of a rate's or cost's ratio, and the most of a delay's; None is only reported.
+    `bound` is the least of a rate's or cost's ratio, and the most of a delay's, or of a cost by itself; None is only
+    reported.
     """
 
     quantity: str
@@ -114,9 +115,13 @@ def is_reached(row: Row, goal: Goal, found: Spread) -> bool | None:
     """Say whether the median reaches the goal; None where there is none."""
     if goal.bound is None:
         return None
-    if row.quantities[goal.quantity].kind is Kind.DELAY:
-        return found.median <= goal.bound
-    return found.median >= goal.bound
+    return found.median <= goal.bound if bounds_above(row, goal) else found.median >= goal.bound
+
+
+def bounds_above(row: Row, goal: Goal) -> bool:
+    """Say whether a goal's bound is the most that may be found, not the least."""
+    kind = row.quantities[goal.quantity].kind
+    return kind is Kind.DELAY or (kind is Kind.COST and goal.reference is None)
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -108,7 +108,8 @@ def _ends(found: Mapping[str, float], unit: str) -> str:
 def _bound(goal: Mapping[str, Any], unit: str) -> str:
     if goal["bound"] is None:
         return "–"
-    sign = "≤" if goal["kind"] == Kind.DELAY else "≥"
+    above = goal["kind"] == Kind.DELAY or (goal["kind"] == Kind.COST and goal["reference"] is None)
+    sign = "≤" if above else "≥"
     return f"{sign} {_figure(goal['bound'], unit)}"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import append, death, disk, startup, stream
+from bench import append, death, disk, fanout, idle, memory, replay, startup, stream
 from bench.measure import Row
 
 ROWS: Mapping[str, Callable[[float], Row]] = {
@@ -13,6 +13,14 @@ ROWS: Mapping[str, Callable[[float], Row]] = {
     "disk-power": disk.power,
     "stream-fast": stream.fast,
     "stream-slow": stream.slow,
+    "fanout-one": fanout.one,
+    "fanout-pending": fanout.pending,
+    "fanout-lag": fanout.lag,
+    "replay-many": replay.many,
+    "replay-long": replay.long,
+    "idle-memory": memory.row,
+    "idle-cost": idle.cost,
+    "renewal": idle.renewal,
     "start-import": startup.importing_it,
     "start-serve": startup.serving_it,
     "death-restart": death.restart,

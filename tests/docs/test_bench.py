@@ -111,6 +111,15 @@ def test_a_ratio_says_how_many_times_as_much_as_cheap_or_as_long(
     assert is_reached(row, row.goals[0], found) is reached
 
 
+def test_a_cost_by_itself_is_judged_by_what_it_may_be_at_most() -> None:
+    row = asked(Kind.COST, None)
+    samples, alone = measured(row), Goal(quantity="much", bound=3.5)
+    found = compare(row, alone, samples)
+    assert found.median == 3.0
+    assert is_reached(row, alone, found)
+    assert not is_reached(row, Goal(quantity="much", bound=2.5), found)
+
+
 def test_a_result_is_written_read_back_and_drawn_without_a_place_or_a_name(tmp_path: Path) -> None:
     row = asked(Kind.DELAY, 0.4)
     told = report.document("much", row, measured(row), load=(0.512, 1.0))
