@@ -11,7 +11,7 @@ from outlast.facts import StoreTroubled
 from outlast.log.event import Event
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Run, restarted
-from outlast.server.feed import LINGER, RECOVERING_BEAT, SLICE, Feed, Surroundings, rouse
+from outlast.server.feed import FEWEST, LINGER, MOST, RECOVERING_BEAT, SLICE, TURN, Feed, Surroundings, rouse
 from outlast.wire import native
 from outlast.wire.sse import Parser
 from tests.stage import TTL, Handled, Stage, staged
@@ -27,6 +27,19 @@ class Listener:
 
     def wake(self) -> None:
         self.woken_at.append(now())
+
+
+class Sending:
+    """A reader that, once woken, keeps the loop for `cost` seconds in the next turn."""
+
+    def __init__(self, loop: Any, cost: float) -> None:
+        self.woken = False
+        self._loop = loop
+        self._cost = cost
+
+    def wake(self) -> None:
+        self.woken = True
+        self._loop.call_soon(lambda: self._loop._jump(now() + self._cost))
 
 
 class Beats(Listener):
@@ -263,13 +276,29 @@ async def test_a_feed_ends_a_while_after_its_last_reader_left() -> None:
 
 
 async def test_a_big_room_is_woken_a_slice_at_a_time() -> None:
-    readers = [Listener() for _ in range(3 * SLICE)]
-    waking = asyncio.create_task(rouse(readers))
-    woken = []
+    assert (await slices(readers=600, cost=TURN / SLICE))[:3] == [SLICE, 2 * SLICE, 3 * SLICE]
+
+
+async def test_the_slices_of_a_big_room_are_as_large_as_a_millisecond_bears() -> None:
+    slow = await slices(readers=200, cost=TURN / 16)
+    assert slow[:3] == [SLICE, SLICE + 16, SLICE + 32]
+    slower = await slices(readers=200, cost=TURN)
+    assert slower[:3] == [SLICE, SLICE + FEWEST, SLICE + 2 * FEWEST]
+    fast = await slices(readers=600, cost=0)
+    assert fast[:3] == [SLICE, SLICE + MOST, SLICE + 2 * MOST]
+
+
+async def slices(*, readers: int, cost: float) -> list[int]:
+    """Rouse so many readers, each of which keeps the loop for `cost` seconds, and count the woken turn by turn."""
+    loop: Any = asyncio.get_running_loop()
+    listeners = [Sending(loop, cost) for _ in range(readers)]
+    waking = asyncio.create_task(rouse(listeners))
+    woken: list[int] = []
     while not waking.done():
         await asyncio.sleep(0)
-        woken.append(sum(bool(reader.woken_at) for reader in readers))
-    assert woken[:3] == [SLICE, 2 * SLICE, 3 * SLICE]
+        woken.append(sum(listener.woken for listener in listeners))
+    assert all(listener.woken for listener in listeners)
+    return woken
 
 
 @pytest.mark.behaviour("F2", "F12")

@@ -6,7 +6,8 @@ Rules:
 2. A wake-up is a hint. The hub's rounds find what was never rung for, and read the row for each heartbeat: one
    operation for all feeds (F4, F12). Only a heartbeat that cannot wait for the next round reads the row itself.
 3. "Ended" is what the log's head says, never what was heard.
-4. Readers are woken a slice at a time, so that a big room does not make its own server look dead.
+4. Readers are woken a slice at a time, about a millisecond's worth, so that a big room does not make its own server
+   look dead.
 5. A store that fails breaks the feed: its readers are sent away to come again, never told an outcome (F9).
 """
 
@@ -36,8 +37,14 @@ PAGE: Final = 512
 """Events read at once."""
 PAGE_BYTES: Final = 256 * 1024
 """Bytes of payload read at once: a quarter of the ring."""
+TURN: Final = 0.001
+"""Seconds that readers may send in one turn of the loop, so that a room of thousands delays nobody else by more."""
 SLICE: Final = 64
-"""Readers woken in one turn of the loop: about a millisecond of sending at 15 µs each."""
+"""Readers woken in the first turn: about a millisecond of sending at 15 µs each."""
+FEWEST: Final = 8
+"""Readers woken in one turn at the least: a machine that is busy with others must not hold an event up for seconds."""
+MOST: Final = 256
+"""Readers woken in one turn at the most: what they have to send may be much more than what the last ones had."""
 
 
 class Listener(Protocol):
@@ -49,11 +56,21 @@ class Listener(Protocol):
 
 
 async def rouse(readers: Iterable[Listener]) -> None:
-    """Wake readers, a slice at a time, so that the loop serves others in between."""
-    for count, reader in enumerate(tuple(readers), start=1):
-        reader.wake()
-        if count % SLICE == 0:
+    """Wake readers, a slice at a time, so that the loop serves others in between.
+
+    Who was woken sends in the turn that follows: what that turn took says how many the next one bears.
+    """
+    clock = asyncio.get_running_loop().time
+    left, size = tuple(readers), SLICE
+    while left:
+        for reader in left[:size]:
+            reader.wake()
+        left = left[size:]
+        if left:
+            began = clock()
             await asyncio.sleep(0)
+            took = clock() - began
+            size = MOST if took * MOST <= TURN * size else max(FEWEST, round(TURN * size / took))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

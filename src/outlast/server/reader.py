@@ -10,8 +10,8 @@ Rules:
 4. A slow client is felt as a send that does not return. One that takes nothing for `SEND_WITHIN` seconds is dropped.
 5. The client's leaving ends whatever the reader waits for, and so does cancellation from outside, of either kind:
    nothing here is awaited on the way out.
-6. One page of the log is read per turn of the loop, however many readers ask, and those at the same place share it:
-   a crowd that comes to a log of huge events neither holds up the others nor costs a copy each.
+6. One page of the log is read per turn of the loop, however many readers ask, and it is kept for those who come to
+   its place: a crowd that comes to a log of huge events neither holds up the others nor costs a copy each.
 7. A view leaves events out and moves behind them all the same: `head` in `caught-up` and in a heartbeat is a place
    up to which everything that the view shows has been sent.
 """
@@ -27,7 +27,8 @@ from outlast.run import Run
 from outlast.server.feed import Feed
 from outlast.server.place import Place
 from outlast.server.ring import CHUNK, Entry
-from outlast.server.room import Page, Room
+from outlast.server.room import Room
+from outlast.server.shelf import Page
 from outlast.server.view import WHOLE, View
 from outlast.wire import native
 
@@ -216,24 +217,29 @@ class Reader:
 
     async def _from_log(self) -> bytes:
         """Return what the log has next, and move behind it; empty when the view shows none of it, or the log failed."""
-        async with self._room.reading:  # without a deadline: those before this reader read one page each
-            await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
-            try:
-                page = self._page = self._room.pages.get((self._log, self._seq, self._view)) or await self._read()
-            except StoreError as error:
-                self._failed = True
-                self._room.report(StoreTroubled(during="reader", error=error.code))
-                return b""
+        await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
+        try:
+            page = self._page = self._room.pages.find((self._log, self._seq, self._view)) or await self._read()
+        except StoreError as error:
+            self._failed = True
+            self._room.report(StoreTroubled(during="reader", error=error.code))
+            return b""
         self._seq = page.seq
         return page.chunk
 
     async def _read(self) -> Page:
-        events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
+        spot = (self._log, self._seq, self._view)
+        async with self._room.reading:  # without a deadline: those before this reader read one page each
+            found = self._room.pages.find(spot)  # one of those may have been at the same place
+            if found is not None:
+                return found
+            await asyncio.sleep(0)
+            events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
         if not events:
             raise StoreCorrupt("The log ends before its head.")
         shown = [Entry(stored).dressed(self._view) for stored in events if self._view.shows(stored.event.type)]
         page = Page(chunk=b"".join(shown), seq=events[-1].seq)
-        self._room.pages[self._log, self._seq, self._view] = page
+        self._room.pages.keep(spot, page)
         return page
 
     def _last(self) -> tuple[Departure, bytes] | None:

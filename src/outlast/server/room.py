@@ -7,11 +7,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
-from weakref import WeakValueDictionary
 
 from outlast.facts import Report
 from outlast.server.feed import Listener
-from outlast.server.view import View
+from outlast.server.shelf import Shelf
 from outlast.stores.base import LogStore
 
 SEND_WITHIN: Final = 60.0
@@ -28,14 +27,6 @@ class Guest(Listener, Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
-class Page:
-    """Frames read from a log, joined, and the seq that they lead to; it lives as long as a reader sends it."""
-
-    chunk: bytes
-    seq: int
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Room:
     """The readers of one node that are being served, and whether the node is sending them away."""
@@ -47,9 +38,7 @@ class Room:
     draining: bool = False
     left: asyncio.Event = field(default_factory=asyncio.Event)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    pages: WeakValueDictionary[tuple[str, int, View], Page] = field(
-        default_factory=WeakValueDictionary[tuple[str, int, View], Page]
-    )
+    pages: Shelf = field(default_factory=Shelf)
 
     def leave(self, reader: Guest) -> None:
         """Note that a reader is no longer served."""

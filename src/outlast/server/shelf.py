@@ -1,0 +1,62 @@
+"""Pages that were read from logs, joined and ready to be sent: a crowd that comes to a log reads it once.
+
+Rules:
+1. A page is kept for whoever comes to its place next, readers that are gone included: five hundred that come to a
+   finished log are rarely all at the same page.
+2. What is kept is bounded in bytes, over all logs of the node. The page that was used longest ago goes first.
+3. A page that is being sent is found as long as anybody sends it, whatever its size: one huge event is one copy.
+4. What lies behind a place never changes, so a page is never wrong. At most it ends before the log does by now.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from weakref import WeakValueDictionary
+
+from outlast.server.view import View
+
+LIMIT: Final = 8 * 1024 * 1024
+"""Bytes of pages: some thirty thousand short events, or the newest megabytes of a few dozen logs."""
+
+Spot: TypeAlias = tuple[str, int, View]
+"""Where a page begins: its log, the seq before it, and what is shown of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
+class Page:
+    """Frames, joined, and the seq that they lead to."""
+
+    chunk: bytes
+    seq: int
+
+
+class Shelf:
+    """Keeps pages by where they begin; `limit` is in bytes."""
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        self.bytes = 0
+        self._limit = limit
+        self._kept: OrderedDict[Spot, Page] = OrderedDict()
+        self._alive: WeakValueDictionary[Spot, Page] = WeakValueDictionary()
+
+    def find(self, spot: Spot) -> Page | None:
+        """Return the page that begins there, if it is kept or being sent."""
+        page = self._kept.get(spot)
+        if page is None:
+            return self._alive.get(spot)
+        self._kept.move_to_end(spot)
+        return page
+
+    def keep(self, spot: Spot, page: Page) -> None:
+        """Keep a page, and let go of others beyond the limit; one larger than that costs none its place."""
+        self._alive[spot] = page
+        before = self._kept.pop(spot, None)
+        if before is not None:
+            self.bytes -= len(before.chunk)
+        if len(page.chunk) > self._limit:
+            return
+        self._kept[spot] = page
+        self.bytes += len(page.chunk)
+        while self.bytes > self._limit:
+            _, oldest = self._kept.popitem(last=False)
+            self.bytes -= len(oldest.chunk)
