@@ -1,6 +1,7 @@
 """A node: whom it takes runs from, whom it leaves alone, and what ends it."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -8,7 +9,7 @@ from outlast.errors import StoreUnavailable
 from outlast.facts import ControllerStoodDown, NodeStarted, NodeStopped, RunClaimed, RunReleased
 from outlast.lease import LeasePolicy
 from outlast.run import Cause, Run, Status
-from outlast.server.node import STARTS_AT_ONCE
+from outlast.server.node import LOOK_EVERY, STARTS_AT_ONCE
 from outlast.testing.cluster import Cluster
 from outlast.testing.faults import ErrorBefore, Gate, Script
 from outlast.testing.invariants import check
@@ -53,6 +54,34 @@ async def test_a_live_controller_is_never_taken_over_however_many_read() -> None
         check(await cluster.finish())
     assert (row.epoch, row.budget.life, row.budget.calls, len(worker.calls)) == (1, 0, 1, 1)
     assert len(claims(*(member.facts for member in members))) == 1
+
+
+class Asked:
+    """Faults that never happen: they only count what a store is asked."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def draw(self, operation: str) -> None:
+        self.calls[operation] += 1
+
+
+@pytest.mark.behaviour("F12")
+@pytest.mark.parametrize("runs", [0, 1, 50])
+async def test_a_node_whose_runs_wait_asks_its_store_less_than_twice_a_second(runs: int) -> None:
+    asked = Asked()
+    async with Cluster({"chat": ScriptedWorker(lambda _call: [Work(100), Return(1)])}) as cluster:
+        await cluster.join("a", faults=asked)
+        for number in range(runs):
+            await cluster.start("chat", f"r{number}")
+        await asyncio.sleep(10)
+        asked.calls.clear()
+        await asyncio.sleep(60)
+        assert asked.calls.total() < 2 * 60
+        assert asked.calls["due"] >= 60 / LOOK_EVERY - 1
+        for number in range(runs):
+            await cluster.outcome(f"r{number}", within=60)
+        check(await cluster.finish())
 
 
 @pytest.mark.behaviour("H3")

@@ -17,7 +17,7 @@ from outlast.facts import (
 from outlast.lease import LeasePolicy
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Status
-from outlast.server.node import ANSWERED_WITHIN
+from outlast.server.node import ANSWERED_WITHIN, LOOK_EVERY
 from outlast.server.renewal import Renewed
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Gate, LateAnswer, Moment, Script, Standstill
@@ -153,9 +153,9 @@ async def test_a_node_whose_store_is_away_says_so_after_a_while_and_until_it_is_
         await asyncio.sleep(ANSWERED_WITHIN + 1)
         assert member.node.is_answered
         script.add("due", ErrorBefore(StoreUnavailable("away")), times=20)
-        await asyncio.sleep(ANSWERED_WITHIN - 1)
+        await asyncio.sleep(ANSWERED_WITHIN - LOOK_EVERY - 0.5)
         assert member.node.is_answered
-        await asyncio.sleep(2)
+        await asyncio.sleep(LOOK_EVERY + 1)
         assert not member.node.is_answered
         await asyncio.sleep(20)
         assert member.node.is_answered

@@ -11,7 +11,8 @@ from outlast.errors import StoreBusy
 from outlast.run import Cause, Completed
 from outlast.stores.base import Subscription
 from outlast.stores.sqlite import SQLiteStore
-from outlast.stores.sqlite.bell import LOOK_EVERY, Bells, Watch
+from outlast.stores.sqlite.bell import LOOK_EVERY, NOTICE_EVERY, Bells, Watch
+from outlast.stores.sqlite.locks import NodeLocks
 from outlast.testing.contract.scene import A, drive, join, say, start
 from tests.disk import HandClock, opened
 
@@ -218,7 +219,7 @@ async def test_nobody_looks_while_nobody_listens() -> None:
 
     watches: list[Watch] = []
     bells = Bells(on_listener=lambda: [watch.begin() for watch in watches])
-    watches.append(Watch(bells, peek))
+    watches.append(Watch(bells, peek, notice=lambda: False))
     await asyncio.sleep(10)
     assert looks == 0
     subscription = bells.subscribe_runs()
@@ -235,6 +236,22 @@ async def test_nobody_looks_while_nobody_listens() -> None:
     await asyncio.sleep(10)
     assert looks == 1 + 10 + 2
     again.close()
+
+
+@pytest.mark.behaviour("B1")
+async def test_a_lock_that_becomes_free_rings_for_the_runs_within_half_a_second(tmp_path: Path) -> None:
+    folder = tmp_path / "x.db.nodes"
+    async with opened(tmp_path / "x.db") as store:
+        runs = store.runs.subscribe()
+        others = NodeLocks(folder)
+        others.take("other")
+        assert await woken_after(runs) is NEVER
+        others.close()
+        waited = await woken_after(runs)
+        assert isinstance(waited, float)
+        assert 0 < waited <= NOTICE_EVERY * LOOK_EVERY
+        assert await woken_after(runs) is NEVER
+        runs.close()
 
 
 async def test_a_store_in_memory_has_nobody_to_look_for() -> None:

@@ -97,6 +97,30 @@ def test_an_error_proves_nothing(ours: NodeLocks, tmp_path: Path) -> None:
     assert not is_dead(ours, "a")
 
 
+# ---- noticing ----
+
+
+@pytest.mark.behaviour("B1")
+def test_a_lock_that_becomes_free_is_noticed_once(ours: NodeLocks, theirs: NodeLocks) -> None:
+    ours.take("me")
+    assert not ours.notice()
+    theirs.take("a/b")
+    theirs.take("c")
+    assert not any(ours.notice() for _ in range(3))
+    theirs.close()  # as its process does when it dies: the files stay
+    assert [ours.notice() for _ in range(3)] == [True, False, False]
+    assert is_dead(ours, "a/b")  # noticing holds nothing
+    again = NodeLocks(ours._folder)
+    assert [again.notice() for _ in range(3)] == [False, True, False], "nothing is asked of a file that is new"
+
+
+def test_a_node_that_leaves_is_not_noticed(ours: NodeLocks, theirs: NodeLocks) -> None:
+    theirs.take("a")
+    assert not any(ours.notice() for _ in range(2))
+    theirs.drop("a")
+    assert not any(ours.notice() for _ in range(3))
+
+
 # ---- taking and letting go ----
 
 

@@ -32,11 +32,14 @@ from outlast.server.pulse import Pulse
 from outlast.server.renewal import Keeper, Pacer, Renewed
 from outlast.server.sweeper import Sweeper
 from outlast.server.trouble import Trouble
-from outlast.stores.base import Store
+from outlast.stores.base import Store, Subscription
 from outlast.workers.base import Worker
 
-LOOK_EVERY: Final = 0.5
-"""Seconds between two looks when nothing rings: a dead node's runs are found this late at most (B1)."""
+LOOK_EVERY: Final = 3.0
+"""Seconds between two looks when nothing rings and nothing is known to come: what the store rings for in vain is found
+this late at most, and a node without work costs one operation a second."""
+LOOK_SOON: Final = 0.5
+"""Seconds between two looks while something is left to be done: a store that failed, a run that was passed over."""
 LOOK_AGAIN: Final = 0.01
 """Seconds before the next look at the least: a due time that is a rounding error away must not spin."""
 LOOK_AT: Final = 256
@@ -44,7 +47,7 @@ LOOK_AT: Final = 256
 STARTS_AT_ONCE: Final = 64
 """Claims under way at the same time: a node that takes over five hundred runs starts them in eight waves."""
 ANSWERED_WITHIN: Final = 5.0
-"""Seconds since the store's last answer after which requests are better sent to another node: ten looks without one."""
+"""Seconds since the store's last answer after which requests are better sent to another node: a look and four more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +170,15 @@ class Node:
                     pause = await self._look_once(tasks)
                 except Exception as error:  # noqa: BLE001 - a loop that reports and goes on
                     self._trouble.met(error)
-                    pause = self._look_every
-                await bell.wait(max(LOOK_AGAIN, pause))
+                    pause = LOOK_SOON
+                await self._pause(bell, pause)
+
+    async def _pause(self, bell: Subscription, seconds: float) -> None:
+        """Wait for the bell, or so long; shorter when something turns up that is left to be done."""
+        left, rung = max(LOOK_AGAIN, seconds), False
+        while left > 0 and not rung:
+            rung = await bell.wait(min(left, LOOK_SOON))
+            left = 0.0 if self._passed_over or self._unreleased else left - LOOK_SOON
 
     async def _look_once(self, tasks: asyncio.TaskGroup) -> float:
         runs = self._store.runs

@@ -21,7 +21,7 @@ from outlast.server.trouble import Trouble
 from outlast.stores.base import Abort, RunStore
 from outlast.workers.base import Worker
 
-LOOK_EVERY: Final = 2.0
+LOOK_EVERY: Final = 3.0
 """Seconds between two looks when nothing rings: retries and dead nodes' rows are found this late at most."""
 AT_ONCE: Final = 16
 """Aborts delivered side by side: fifteen that hang leave room for one that does not."""

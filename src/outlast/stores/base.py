@@ -372,7 +372,10 @@ class RunStore(Protocol):
         ...
 
     def subscribe(self) -> Subscription:
-        """Return wake-ups for: a run started, stopped, released or settled; an abort queued; a node gone."""
+        """Return wake-ups for: a run started, stopped, released or settled; an abort queued; a node gone, or dead.
+
+        A dead node is told of once there is proof, so that it can be buried.
+        """
         ...
 
 

@@ -6,7 +6,8 @@ Rules:
 2. A look rings the logs whose head moved, and the runs when something happened that nodes wait for: neither is
    woken by the other, nor by another process's other logs.
 3. Whoever does not wait costs nothing: no task, no timer.
-4. A wake-up for our own append brings the events along, so that its listener need not read what was just written.
+4. A process that dies writes nothing, but its lock becomes free: that too rings for the runs.
+5. A wake-up for our own append brings the events along, so that its listener need not read what was just written.
    They are kept until the first listener takes them, or the next wake-up comes.
 """
 
@@ -25,6 +26,8 @@ S = TypeVar("S", bound="Subscription")
 
 LOOK_EVERY: Final = 0.1
 """Seconds: what another process's event may be late; ten looks a second cost under a thousandth of a core."""
+NOTICE_EVERY: Final = 5
+"""Looks at the file for one at the locks of other nodes: a dead process is noticed within half a second."""
 
 
 class Subscription:
@@ -194,14 +197,18 @@ def look(query: Query, logs: Collection[str], *, before: Look | None) -> Look:
 
 
 class Watch:
-    """Looks for other processes' commits while somebody listens, and rings for them.
+    """Looks for other processes' commits, and for their deaths, while somebody listens, and rings for them.
 
-    `peek` runs a reading operation at once, or raises `StoreError`.
+    `peek` runs a reading operation at once, or raises `StoreError`; `notice` says whether a node may have died.
     """
 
-    def __init__(self, bells: Bells, peek: Callable[[Callable[[Query], Look]], Look]) -> None:
+    def __init__(
+        self, bells: Bells, peek: Callable[[Callable[[Query], Look]], Look], *, notice: Callable[[], bool]
+    ) -> None:
         self._bells = bells
         self._peek = peek
+        self._notice = notice
+        self._looks = 0
         self._before: Look | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -229,6 +236,9 @@ class Watch:
         if not self._bells:
             return
         self._set_timer()
+        self._looks += 1
+        if self._looks % NOTICE_EVERY == 0 and self._notice():
+            self._bells.ring({}, {}, stirred=True)
         try:
             seen = self._see()
         except StoreError:

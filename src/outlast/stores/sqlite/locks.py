@@ -6,6 +6,7 @@ Rules:
    exec: then nothing is proved until the child ends, and the lease runs out by itself.)
 2. Only a lock that was *taken* proves anything. A missing file, a file system without locks, an error: no proof.
 3. A lock file is removed under its own lock. Who locks one looks whether it is still the file of that name.
+4. A file that was not there at the look before is left alone: its node may not have come to lock it yet.
 """
 
 import os
@@ -14,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from outlast.errors import StoreBusy, StoreUnavailable
 
@@ -52,6 +53,8 @@ class NodeLocks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held: dict[str, Seized] = {}
+        self._seen: set[str] = set()
+        self._told: set[str] = set()
 
     def take(self, node: str) -> None:
         """Hold the lock of `node`, one of this process; harmless twice. Raises `StoreBusy`, `StoreUnavailable`."""
@@ -80,6 +83,15 @@ class NodeLocks:
                 return Seized(node, path, descriptor)
         return None
 
+    def notice(self) -> bool:
+        """Say whether another node's lock is free, once for each: a hint that it can be buried."""
+        there = self._others()
+        known, self._seen = self._seen & there, there
+        self._told &= there
+        freed = [node for node in known - self._told if self._is_free(node)]
+        self._told.update(freed)
+        return bool(freed)
+
     def drop(self, node: str) -> None:
         """Let go of a node's lock and delete its file; harmless twice."""
         held = self._held.pop(node, None)
@@ -92,6 +104,19 @@ class NodeLocks:
         for held in self._held.values():
             held.release()
         self._held.clear()
+
+    def _others(self) -> set[str]:
+        try:
+            files = list(self._folder.iterdir()) if HAS_LOCKS else []
+        except OSError:  # nobody has come yet
+            return set()
+        return {unquote(file.stem) for file in files} - self._held.keys()
+
+    def _is_free(self, node: str) -> bool:
+        seized = self.seize(node)
+        if seized is not None:
+            seized.release()
+        return seized is not None
 
     def _path(self, node: str) -> Path:
         return self._folder / f"{quote(node, safe='')}.lock"

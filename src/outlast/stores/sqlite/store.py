@@ -44,7 +44,9 @@ class SQLiteStore:
         self._locks = None if self._path is None else NodeLocks(self._path.with_name(f"{self._path.name}.nodes"))
         self._bells = Bells(on_listener=self._watch_others)
         self._engine = Engine(self._bells)
-        self._watch = Watch(self._bells, self._engine.peek)
+        self._watch = Watch(
+            self._bells, self._engine.peek, notice=lambda: self._locks is not None and self._locks.notice()
+        )
         self._ground: Ground | None = None
         self._runs = SQLiteRuns(self._engine, self._bells, self._locks)
         self._logs = SQLiteLogs(self._engine, self._bells)

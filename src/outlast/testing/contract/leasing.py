@@ -1,6 +1,7 @@
 """Leases of nodes: how they begin, are renewed from a thread, and end."""
 
 import asyncio
+from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +14,8 @@ from outlast.testing.contract.scene import CHAT, MANY, TTL, A, B, drive, join, l
 
 LONG_AGO: Final = 365 * 86400.0
 """Seconds after which every store may clear a lease away."""
+NOTICED_WITHIN: Final = 1.0
+"""Seconds in which a death of which there is proof is told: takeovers wait for it."""
 
 
 class Leasing(Contract):
@@ -155,6 +158,21 @@ class Leasing(Contract):
         live = {node.id for node in await store.runs.nodes() if node.until > await store.runs.now()}
         assert live == ({A} if buried else {A, B})
         assert list(await store.runs.bury(A)) == []
+
+    async def test_who_waits_for_the_runs_hears_of_a_node_that_can_be_buried(
+        self, store: Store, bench: Workbench
+    ) -> None:
+        other = await bench.again()
+        if other is store:
+            pytest.skip("this store lives and dies with one process")
+        await join(store, A)
+        await join(other, B)
+        with closing(store.runs.subscribe()) as bell:
+            while await bell.wait(NOTICED_WITHIN):
+                pass  # what was rung for before
+            await other.close()
+            heard = await bell.wait(NOTICED_WITHIN)
+            assert heard or not await store.runs.bury(A)
 
     async def test_leases_that_ran_out_long_ago_are_cleared_away(self, store: Store, bench: Workbench) -> None:
         await join(store, A, B)
