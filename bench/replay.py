@@ -4,10 +4,11 @@ What is counted is all that such a reader costs: its request, the log, the bytes
 """
 
 import json
+import shutil
 import tempfile
 import urllib.request
+import weakref
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 from bench.crowd import Crowd
@@ -21,17 +22,22 @@ SHORT = "logs of 1,000 events"
 
 
 class Logs:
-    """A file with finished runs of known events, made once and kept until the row is over."""
+    """A file with finished runs of known events, made when it is first asked for and kept as long as this is."""
 
     def __init__(self, runs: int, events: int) -> None:
         self.events = events
         self.ids = [f"run{number}" for number in range(runs)]
-        self._folder = tempfile.TemporaryDirectory()
+        self._path: Path | None = None
 
-    @cache  # noqa: B019 - one file for each of a few rows
     def path(self) -> Path:
-        """Return the place of the file, made if it is not there yet."""
-        path = Path(self._folder.name) / "runs.db"
+        """Return the place of the file."""
+        self._path = self._path or self._made()
+        return self._path
+
+    def _made(self) -> Path:
+        folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, folder)
+        path = Path(folder) / "runs.db"
         with serving(*outlast(path)) as server:
             for id in self.ids:
                 begin(server.url, id, self.events)
