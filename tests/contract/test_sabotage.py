@@ -120,6 +120,7 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
         {"times": 1},
     ),
     (Leasing.test_a_lease_that_has_run_out_is_still_told, {"nodes": wrong.nodes_that_live}, {}),
+    (Leasing.test_a_nodes_lag_is_that_of_its_newest_renewal, {"nodes": wrong.nodes_without_lag}, {}),
     (
         Outbox.test_a_taken_abort_is_hidden_from_everybody_until_its_hold_is_over,
         {"take_aborts": wrong.take_and_show},

@@ -240,11 +240,15 @@ async def read_all(store: Store, log: str, *, after: int, **options: Any) -> Any
 class Idle:
     """A renewer that renews nothing."""
 
-    def renew(self, *, stalled: bool) -> Renewal:
+    def renew(self, *, stalled: bool, lag: float = 0.0) -> Renewal:
         return Renewal(until=0.0, held={})
 
     def close(self) -> None:
         pass
+
+
+async def nodes_without_lag(store: Store) -> Any:
+    return [replace(node, lag=0.0) for node in await store.runs.nodes()]
 
 
 class Deaf:

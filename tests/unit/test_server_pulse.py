@@ -5,8 +5,10 @@ import time
 
 import pytest
 
+from outlast.lease import RENEW_EVERY
 from outlast.server.pulse import BEAT_EVERY, Pulse
 from outlast.testing.clock import VirtualLoop
+from outlast.testing.cluster import Cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -64,3 +66,17 @@ def test_its_pace_is_kept_by_the_loops_clock_alone() -> None:
     finally:
         loop.close()
     assert time.monotonic() >= before
+
+
+async def test_how_late_a_nodes_loop_is_stands_in_the_store_after_its_next_renewal() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with Cluster({}) as cluster:
+        await cluster.join("a")
+        await asyncio.sleep(RENEW_EVERY - BEAT_EVERY - 0.1)
+        loop._jump(loop.time() + BEAT_EVERY)  # as if a callback had blocked it, right before a beat
+        lags = []
+        for pause in (0.3, RENEW_EVERY):
+            await asyncio.sleep(pause)
+            lags += [node.lag for node in await cluster.store.runs.nodes()]
+    assert lags == pytest.approx([BEAT_EVERY - 0.1, 0.0], abs=1e-6)

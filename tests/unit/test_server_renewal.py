@@ -8,6 +8,7 @@ import pytest
 from outlast.errors import StoreBusy, StoreUnavailable
 from outlast.facts import Fact, StoreTroubled
 from outlast.lease import LeasePolicy
+from outlast.server.pulse import BEAT_EVERY
 from outlast.server.renewal import RETRY_EVERY, Keeper, RenewalThread, Renewed
 from outlast.stores.base import Renewal
 
@@ -21,6 +22,7 @@ class Scene:
         self.now = 100.0
         self.answers = list(answers)
         self.stalled: list[bool] = []
+        self.lags: list[float] = []
         self.told: list[Fact] = []
         self.renewed: list[Renewed] = []
         self.closed = False
@@ -29,8 +31,9 @@ class Scene:
             self, POLICY, clock=lambda: self.now, report=self.told.append, on_renewed=self.renewed.append
         )
 
-    def renew(self, *, stalled: bool) -> Renewal:
+    def renew(self, *, stalled: bool, lag: float = 0.0) -> Renewal:
         self.stalled.append(stalled)
+        self.lags.append(lag)
         self._while_renewing()
         answer = self.answers.pop(0) if self.answers else None
         if answer is not None:
@@ -94,6 +97,19 @@ def test_a_loop_that_runs_again_gets_its_lease_back() -> None:
     scene.keeper.renew()
     assert scene.stalled == [True, False]
     assert len(scene.renewed) == 1
+
+
+def test_a_renewal_tells_the_loops_lag_as_it_was_last_told_and_how_long_it_has_been_silent() -> None:
+    scene = Scene()
+    scene.keeper.renew()
+    scene.keeper.lag = 0.2
+    scene.now += BEAT_EVERY  # the next beat is due at this very moment
+    scene.keeper.renew()
+    scene.now += 30.0
+    scene.keeper.renew()
+    scene.keeper.beat_at, scene.keeper.lag = scene.now, 30.0
+    scene.keeper.renew()
+    assert scene.lags == [0.0, 0.2, 30.0, 30.0]
 
 
 def test_the_thread_renews_until_it_is_closed_and_then_gives_the_connection_back() -> None:

@@ -74,11 +74,13 @@ def test_a_file_of_every_earlier_version_opens_with_its_runs(tmp_path: Path) -> 
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
             insert_run(connection, Status.QUEUED)
+            connection.execute("INSERT INTO nodes (id, boot_id, until, renewed_at) VALUES ('n', 'b', 9, 4)")
             connection.execute("INSERT INTO inputs (run, input, metadata) SELECT number, '1', '{}' FROM runs")
             migrate(connection)
             assert version(connection) == NEWEST
             row = connection.execute("SELECT id, input, traceparent FROM run_rows").fetchone()
             assert tuple(row) == ("r1", "1", None)
+            assert tuple(connection.execute("SELECT until, lag FROM nodes").fetchone()) == (9, 0)
             with migrated() as fresh:
                 assert schema(connection) == schema(fresh)
 

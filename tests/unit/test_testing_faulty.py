@@ -178,15 +178,17 @@ async def test_renewals_fail_by_the_same_faults(inner: SQLiteStore) -> None:
     ]
     for fault, renews in faults:
         view = View(inner, faults={} if fault is None else {"renew": fault})
-        before = (await inner.runs.nodes())[0].until
+        node = (await inner.runs.nodes())[0]
+        before, lag = node.until, node.lag + 1
         renewer = view.store.renewer("n", ttl=before)  # ever longer, so that each shows
         try:
-            renewer.renew(stalled=False)
+            renewer.renew(stalled=False, lag=lag)
             answered = True
         except StoreUnavailable:
             answered = False
         renewer.close()
-        assert ((await inner.runs.nodes())[0].until > before) is renews, fault
+        node = (await inner.runs.nodes())[0]
+        assert (node.until > before, node.lag == lag) == (renews, renews), fault
         assert answered is (fault is None or (isinstance(fault, Slow | Standstill) and renews)), fault
         assert view.process.alive is not isinstance(fault, Death), fault
         await view.bury()

@@ -22,7 +22,7 @@ class Lease:
         self.closed = 0
         self.fails = False
 
-    def renew(self, *, stalled: bool) -> Renewal:
+    def renew(self, *, stalled: bool, lag: float = 0.0) -> Renewal:
         self.renewed_at.append(asyncio.get_running_loop().time())
         if self.fails:
             raise StoreUnavailable("away")

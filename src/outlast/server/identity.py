@@ -38,7 +38,7 @@ class Action(StrEnum):
     START = "start"
     """Start a run. Nothing of it is known yet: what it is to do is `admit`'s to judge."""
     LIST = "list"
-    """List an owner's runs, or look at a thread."""
+    """List an owner's runs, look at a thread, or at the nodes."""
     READ = "read"
     """See a run: its status, its events, its snapshot."""
     STOP = "stop"

@@ -323,4 +323,4 @@ class Node:
 
     def _beat(self, now: float) -> None:
         if self._keeper is not None:
-            self._keeper.beat_at = now
+            self._keeper.beat_at, self._keeper.lag = now, self.pulse.lag

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from outlast import lease
 from outlast.facts import Report
 from outlast.lease import LeasePolicy
+from outlast.server.pulse import BEAT_EVERY
 from outlast.server.trouble import Trouble
 from outlast.stores.base import Renewer
 
@@ -34,8 +35,9 @@ class Renewed:
 class Keeper:
     """Renews one node's lease; `renew` may be called from any thread, one call at a time.
 
-    `beat_at` is when the event loop was last seen alive, set by the node. `renewed_at` is when the newest accepted
-    renewal was sent. Both are read and written without a lock: a float is replaced at once.
+    `beat_at` is when the event loop was last seen alive and `lag` how late it was then, both set by the node.
+    `renewed_at` is when the newest accepted renewal was sent. They are read and written without a lock: a float is
+    replaced at once.
     """
 
     def __init__(
@@ -53,13 +55,14 @@ class Keeper:
         self._trouble = Trouble("renewal", report)
         self._on_renewed = on_renewed
         self.beat_at = self.renewed_at = clock()
+        self.lag = 0.0
 
     def renew(self) -> float:
         """Renew once, or give the lease up when the loop is stalled; return the seconds until the next renewal."""
         sent_at = self._clock()
         stalled = lease.is_stalled(self.beat_at, self._policy, now=sent_at)
         try:
-            renewal = self._renewer.renew(stalled=stalled)
+            renewal = self._renewer.renew(stalled=stalled, lag=self._lag(now=sent_at))
         except Exception as error:  # noqa: BLE001 - a loop's every turn: reported, and tried again
             self._trouble.met(error)
             return min(RETRY_EVERY, self._policy.renew_every)
@@ -68,6 +71,10 @@ class Keeper:
             self.renewed_at = sent_at
             self._on_renewed(Renewed(sent_at=sent_at, held=renewal.held))
         return self._policy.renew_every
+
+    def _lag(self, *, now: float) -> float:
+        """Return how late the loop is: as it said at its last beat, or, overdue, as late as its next one is by now."""
+        return max(self.lag, now - self.beat_at - BEAT_EVERY)
 
     def close(self) -> None:
         """Give the renewer's connection back."""

@@ -141,11 +141,15 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as the store knows it; its lease is live while `until` lies ahead."""
+    """A node as the store knows it; its lease is live while `until` lies ahead.
+
+    `lag` is how late its event loop was, in seconds, when the lease was last renewed.
+    """
 
     id: str
     until: float
     stalled: bool
+    lag: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,8 +430,8 @@ class LogStore(Protocol):
 class Renewer(Protocol):
     """Renews one node's lease, from a thread of its own over a connection of its own. Synchronous."""
 
-    def renew(self, *, stalled: bool) -> Renewal:
-        """Move the node's lease to now + TTL in one row, whatever the number of its runs.
+    def renew(self, *, stalled: bool, lag: float = 0.0) -> Renewal:
+        """Move the node's lease to now + TTL in one row, whatever the number of its runs; `lag` is told with it.
 
         With `stalled` the lease is ended instead and the node marked, so that takeovers are booked under `stall`.
         Raises `StoreUnavailable`; that proves nothing either way. A lease that ran out or was deleted is written anew.

@@ -195,7 +195,7 @@ class _FaultyRenewer:
         self._inner = inner
         self._store = store
 
-    def renew(self, *, stalled: bool) -> Renewal:
+    def renew(self, *, stalled: bool, lag: float = 0.0) -> Renewal:
         if self._store.severed.is_set():
             raise StoreUnavailable("This node's process is dead.")
         self._store.on_operation("renew", ())
@@ -203,20 +203,20 @@ class _FaultyRenewer:
             case ErrorBefore(error):
                 raise error
             case ErrorAfter(error):
-                self._inner.renew(stalled=stalled)
+                self._inner.renew(stalled=stalled, lag=lag)
                 raise error
             case Death(moment):
                 if moment is not Moment.BEFORE:
-                    self._inner.renew(stalled=stalled)
+                    self._inner.renew(stalled=stalled, lag=lag)
                 self._store.die()
                 raise StoreUnavailable("This node's process is dead.")
             case Standstill(moment, seconds):
                 self._store.stand_still(seconds)
                 if moment is Moment.BEFORE:
                     raise StoreUnavailable("This node's process stands still.")
-                return self._inner.renew(stalled=stalled)
+                return self._inner.renew(stalled=stalled, lag=lag)
             case _:  # it cannot wait
-                return self._inner.renew(stalled=stalled)
+                return self._inner.renew(stalled=stalled, lag=lag)
 
     def close(self) -> None:
         self._inner.close()

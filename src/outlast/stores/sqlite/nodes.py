@@ -28,9 +28,12 @@ def join(transaction: Transaction, node: str, *, ttl: float, boot_id: str) -> No
     write_lease(transaction, node, until=transaction.now + ttl, boot_id=boot_id)
 
 
-def write_lease(query: Query, node: str, *, until: float, boot_id: str, stalled: bool = False) -> None:
+def write_lease(
+    query: Query, node: str, *, until: float, boot_id: str, stalled: bool = False, lag: float = 0.0
+) -> None:
     """Write the node's lease, whatever was there before."""
-    query.execute(WRITE_LEASE, {"node": node, "boot_id": boot_id, "until": until, "stalled": stalled, "now": query.now})
+    lease = {"node": node, "boot_id": boot_id, "until": until, "stalled": stalled, "lag": lag}
+    query.execute(WRITE_LEASE, {**lease, "now": query.now})
 
 
 def leave(transaction: Transaction, node: str) -> None:
@@ -68,5 +71,5 @@ def bury(transaction: Transaction, dead: Collection[str], gone: Collection[str])
 
 def everyone(query: Query) -> Sequence[Node]:
     """Return every node that has a lease, live or not."""
-    rows = query.execute("SELECT id, until, stalled FROM nodes ORDER BY id")
-    return [Node(id=row["id"], until=row["until"], stalled=bool(row["stalled"])) for row in rows]
+    rows = query.execute("SELECT id, until, stalled, lag FROM nodes ORDER BY id")
+    return [Node(id=row["id"], until=row["until"], stalled=bool(row["stalled"]), lag=row["lag"]) for row in rows]

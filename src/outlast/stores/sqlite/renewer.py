@@ -44,12 +44,12 @@ class SQLiteRenewer:
         self._connection: sqlite3.Connection | None = None
         self._closed = False
 
-    def renew(self, *, stalled: bool) -> Renewal:
+    def renew(self, *, stalled: bool, lag: float = 0.0) -> Renewal:
         with self._lock:
             if self._closed:
                 raise StoreUnavailable("The renewer is closed.")
             try:
-                return self._renew(stalled=stalled)
+                return self._renew(stalled=stalled, lag=lag)
             except sqlite3.Error as error:
                 raise translate(error) from error
 
@@ -60,23 +60,24 @@ class SQLiteRenewer:
             if connection is not None and self._owned:
                 connection.close()
 
-    def _renew(self, *, stalled: bool) -> Renewal:
+    def _renew(self, *, stalled: bool, lag: float) -> Renewal:
         if self._connection is None:
             self._connection = self._connect()
         with closing(Transaction(self._connection)) as transaction:
             transaction.begin()
             try:
-                renewal = self._write(transaction, stalled=stalled)
+                renewal = self._write(transaction, stalled=stalled, lag=lag)
                 transaction.execute("COMMIT")
             except BaseException:
                 self._connection.rollback()
                 raise
         return renewal
 
-    def _write(self, transaction: Transaction, *, stalled: bool) -> Renewal:
+    def _write(self, transaction: Transaction, *, stalled: bool, lag: float) -> Renewal:
         transaction.now = self._clock.now()
         until = transaction.now + (0.0 if stalled else self._ttl)
-        nodes.write_lease(transaction, self._node, until=until, boot_id=self._clock.boot_id, stalled=stalled)
+        boot_id = self._clock.boot_id
+        nodes.write_lease(transaction, self._node, until=until, boot_id=boot_id, stalled=stalled, lag=lag)
         if stalled:
             transaction.stir()
         held = transaction.execute(

@@ -133,6 +133,13 @@ class Leasing(Contract):
         assert [node.stalled for node in await store.runs.nodes()] == [False]
         assert await _due(store) == []
 
+    async def test_a_nodes_lag_is_that_of_its_newest_renewal(self, store: Store) -> None:
+        await join(store, A, B)
+        assert [node.lag for node in await store.runs.nodes()] == [0.0, 0.0]
+        for lag, stalled in ((1.5, False), (200.25, True), (0.125, False)):
+            await _renew(store, A, stalled=stalled, lag=lag)
+            assert {node.id: node.lag for node in await store.runs.nodes()} == {A: lag, B: 0.0}
+
     # ---- the dead ----
 
     async def test_the_living_are_not_buried(self, store: Store, bench: Workbench) -> None:
@@ -182,10 +189,10 @@ class Leasing(Contract):
         assert [node.id for node in await store.runs.nodes()] == [A]
 
 
-async def _renew(store: Store, node: str, *, stalled: bool = False) -> Renewal:
+async def _renew(store: Store, node: str, *, stalled: bool = False, lag: float = 0.0) -> Renewal:
     renewer = store.renewer(node, ttl=TTL)
     try:
-        return await asyncio.to_thread(renewer.renew, stalled=stalled)
+        return await asyncio.to_thread(renewer.renew, stalled=stalled, lag=lag)
     finally:
         renewer.close()
 

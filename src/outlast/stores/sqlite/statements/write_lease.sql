@@ -1,8 +1,9 @@
 -- A node's lease, whether it is the first, a renewal, one that ran out or one that was deleted.
-INSERT INTO nodes (id, boot_id, until, stalled, renewed_at)
-VALUES (:node, :boot_id, :until, :stalled, :now)
+INSERT INTO nodes (id, boot_id, until, stalled, lag, renewed_at)
+VALUES (:node, :boot_id, :until, :stalled, :lag, :now)
 ON CONFLICT (id) DO UPDATE SET
     boot_id = excluded.boot_id,
     until = excluded.until,
     stalled = excluded.stalled,
+    lag = excluded.lag,
     renewed_at = excluded.renewed_at

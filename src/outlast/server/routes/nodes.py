@@ -1,0 +1,43 @@
+"""Tells which nodes use this store, whether they live, and how late their event loops are.
+
+It says nothing of anybody's runs, and still is for those alone who may list runs here: a fleet is nobody else's
+business.
+"""
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from outlast import lease
+from outlast.log.event import JSON, encode_json
+from outlast.server.identity import Action
+from outlast.server.routes.answer import answer
+from outlast.server.routes.door import Door, RunDoor
+from outlast.stores.base import Node, RunStore
+
+
+class Nodes:
+    """Answers `GET /nodes`."""
+
+    def __init__(self, runs: RunStore) -> None:
+        self._runs = runs
+
+    def doors(self) -> list[Door]:
+        """Return the doors of this part."""
+        return [RunDoor(method="GET", path="/nodes", action=Action.LIST, answer=self.list)]
+
+    async def list(self, _request: Request, _owner: str) -> ASGIApp:
+        """List every node that has a lease, live or not, by its id, which is the `boot_id` of its `/healthz`."""
+        nodes = await self._runs.nodes()
+        now = await self._runs.now()
+        return answer(encode_json({"nodes": [_document(node, now=now) for node in nodes]}))
+
+
+def _document(node: Node, *, now: float) -> dict[str, JSON]:
+    live = lease.is_live(node.until, now=now)
+    return {
+        "id": node.id,
+        "live": live,
+        "lease_left": round(node.until - now, 3) if live else None,
+        "stalled": node.stalled,
+        "loop_lag": round(node.lag, 3),
+    }

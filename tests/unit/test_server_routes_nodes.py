@@ -1,0 +1,45 @@
+import asyncio
+
+import pytest
+
+from outlast.server.access import Access
+from tests.stage import NODE, TTL, site, staged
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
+
+
+async def test_nodes_are_told_with_what_is_left_of_their_leases_and_how_late_their_loops_are() -> None:
+    async with staged() as stage, site(stage) as here:
+        assert (await here.client.get("/nodes")).json() == {"nodes": []}
+        await stage.store.runs.join("a-gone", ttl=1.0)
+        await stage.store.runs.join("b-stalled", ttl=TTL)
+        await stage.store.runs.join("c-late", ttl=TTL)
+        for node, stalled, lag in (("b-stalled", True, 130.5), ("c-late", False, 0.12345)):
+            renewer = stage.store.renewer(node, ttl=TTL)
+            renewer.renew(stalled=stalled, lag=lag)
+            renewer.close()
+        await asyncio.sleep(2.5)
+        answer = await here.client.get("/nodes")
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.json()["nodes"] == [
+            {"id": "a-gone", "live": False, "lease_left": None, "stalled": False, "loop_lag": 0.0},
+            {"id": "b-stalled", "live": False, "lease_left": None, "stalled": True, "loop_lag": 130.5},
+            {"id": "c-late", "live": True, "lease_left": 12.5, "stalled": False, "loop_lag": 0.123},
+        ]
+
+
+async def test_nodes_say_nothing_of_anybodys_runs() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active("marker", input="marker", thread="marker")
+        await stage.say(run, "marker")
+        answer = await here.client.get("/nodes")
+        assert [node["id"] for node in answer.json()["nodes"]] == [NODE]
+        assert "marker" not in answer.text
+
+
+async def test_who_may_not_list_runs_does_not_see_the_nodes() -> None:
+    async def nobody(*_asked: object) -> bool:
+        return False
+
+    async with staged() as stage, site(stage, access=Access(report=stage.facts.append, authorize=nobody)) as here:
+        assert (await here.client.get("/nodes")).status_code == 403
