@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from outlast.assembly.reading import Reading
 from outlast.client.follow import follow
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
 from outlast.errors import CursorInvalid
@@ -19,8 +24,9 @@ from outlast.log.event import JSON_TYPE, Event, StoredEvent
 from outlast.log.fold import fold
 from outlast.run import Run
 from outlast.server.place import locate
+from outlast.server.seats import Seats
 from outlast.wire import native
-from tests.stage import BASE, Handled, Logs, Site, Stage, events, names, site, staged
+from tests.stage import BASE, Handled, Logs, Site, Stage, Stream, events, names, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -69,6 +75,11 @@ class Doors:
         self.here = here
         self.types = types
         self.query = "" if types is None else f"types={','.join(types)}"
+        self.reading = Reading(here.stage.intake, here.store.logs, here.hub, Seats())
+        self.host = Starlette(routes=[Route("/of/{id}", self._handle)])
+
+    async def _handle(self, request: Request) -> Response:
+        return await self.reading.response(request, owner="", id=request.path_params["id"])
 
     async def stream(self, after: str) -> list[Told]:
         async with self.here.stream(f"/runs/r1/events?{self.query}&after={after}", timeout=None) as stream:
@@ -107,9 +118,23 @@ class Doors:
         async with self.here.as_client() as client:
             return received([each async for each in follow(BASE, "r1", after=after, types=self.types, client=client)])
 
+    async def inside(self, after: str) -> list[Told]:
+        taking = self.reading.events(owner="", id="r1", after=Cursor.parse(after), types=self.types)
+        return received([each async for each in taking])
+
+    async def handler(self, after: str) -> list[Told]:
+        headers = {"accept": "text/event-stream"}
+        async with (
+            self.here.as_client(self.host) as client,
+            client.stream("GET", f"/of/r1?{self.query}&after={after}", headers=headers, timeout=None) as response,
+        ):
+            stream = Stream(response)
+            await stream.rest()
+            return [told(cursor, event) for cursor, event in events(stream.seen)]
+
     @property
     def all(self) -> list[Any]:
-        return [self.stream, self.envelope, self.pages, self.lines, self.follow]
+        return [self.stream, self.envelope, self.pages, self.lines, self.follow, self.inside, self.handler]
 
 
 async def play(stage: Stage, run: Run, dice: random.Random) -> None:
@@ -157,10 +182,13 @@ async def test_behind_a_gap_every_door_tells_the_snapshot_and_the_rest_of_the_lo
         assert (first["gap"], last["next"]) == (page["gap"], page["next"])
         async with here.as_client() as client:
             following = follow(BASE, "r1", after="999", client=client)
-            taken = [await anext(following)]
+            inside = Doors(here, None).reading.events(owner="", id="r1", after=Cursor(999, None), types=None)
+            taken, took = [await anext(following)], [await anext(inside)]
             await stage.say(run, "after", *NASTY)
             await stage.settle(run)
             taken += [each async for each in following]
+            took += [each async for each in inside]
+        assert took == taken
         assert isinstance(taken[0], ReceivedGap)
         log = await stage.log(run)
         folded = fold(log[: len(NASTY) + 1])

@@ -2,15 +2,25 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 import httpx2
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from outlast import ActiveRun, NotStarted, Outlast, RunNotFound, SettingsError, Status, StopAnswer
+from outlast import (
+    ActiveRun,
+    Draining,
+    NotStarted,
+    Outlast,
+    ReceivedEvent,
+    RunNotFound,
+    SettingsError,
+    Status,
+    StopAnswer,
+)
 from outlast.testing.asgi import StreamingTransport, lifespan
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +78,60 @@ async def test_a_stop_from_the_hosts_own_handler_ends_the_run() -> None:
         document = await settled(outlast, "r1")
         assert document["status"] == Status.CANCELLED
         assert (await outlast.stop("r1")).answer is StopAnswer.ALREADY
+
+
+async def test_events_in_the_hosts_own_code_are_those_of_the_run_to_its_end() -> None:
+    outlast = made()
+    async with outlast:
+        await outlast.start("echo", "x", owner="ada", id="r1")
+        taken = [each async for each in outlast.events("r1", owner="ada")]
+        assert isinstance(taken[0], ReceivedEvent)
+        assert [each.type for each in taken if isinstance(each, ReceivedEvent)][-1] == "run.completed"
+        rest = [each async for each in outlast.events("r1", owner="ada", after=str(taken[0].cursor))]
+        assert rest == taken[1:]
+        none = [each async for each in outlast.events("r1", owner="ada", after=taken[-1].cursor)]
+        assert none == []
+        ends = [each async for each in outlast.events("r1", owner="ada", types={"nothing"})]
+        assert ends == taken[-1:]
+        with pytest.raises(RunNotFound):
+            await anext(outlast.events("r1", owner="eve"))
+    with pytest.raises(NotStarted):
+        await anext(outlast.events("r1", owner="ada"))
+
+
+async def test_a_node_that_closes_tells_its_hosts_own_code() -> None:
+    outlast = made()
+    async with outlast:
+        await outlast.start("patient", id="r1")
+        events = outlast.events("r1")
+        await anext(events)
+        taking = asyncio.create_task(_rest(events))
+        closing = asyncio.create_task(outlast.close())
+        with pytest.raises(Draining):
+            await taking
+        await closing
+
+
+async def _rest(events: AsyncGenerator[object, None]) -> None:
+    async for _ in events:
+        pass
+
+
+async def test_a_handler_of_the_hosts_own_answers_with_the_log_of_a_run() -> None:
+    outlast = made()
+    app = FastAPI(lifespan=outlast.lifespan)
+
+    @app.get("/mine/{id}")
+    async def mine(id: str, request: Request) -> Response:
+        return await outlast.response(id, request, owner="ada")
+
+    async with lifespan(app), client(app) as http:
+        await outlast.start("echo", "x", owner="ada", id="r1")
+        assert [each async for each in outlast.events("r1", owner="ada")]
+        streamed = await http.get("/mine/r1", headers={"accept": "text/event-stream"})
+        assert b"event: outlast.end" in streamed.content
+        assert (await http.get("/mine/r1")).json()["ended"]
+        assert (await http.get("/mine/none")).status_code == 404
 
 
 async def test_another_owners_run_is_not_found() -> None:

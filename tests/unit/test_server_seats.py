@@ -103,6 +103,20 @@ async def test_who_waits_for_a_page_takes_a_seat_and_is_refused_without_one(
         assert again.status_code == 200
 
 
+@pytest.mark.attack("Z13")
+async def test_nobody_waits_for_a_page_longer_than_their_credentials_are_good() -> None:
+    clock = asyncio.get_running_loop().time
+
+    async def authenticate(_connection: HTTPConnection) -> Identity:
+        return Identity(owner="ann", expires_at=10.0)
+
+    asking = Access(report=[].append, authenticate=authenticate, clock=clock)
+    async with staged() as stage, site(stage, access=asking) as here:
+        await stage.active("r1", owner="ann")
+        assert (await here.client.get("/runs/r1/events?wait=60", timeout=None)).status_code == 200
+        assert clock() == 10 + EXPIRY_GRACE
+
+
 async def test_a_start_that_finds_no_seat_is_a_start_all_the_same() -> None:
     async with staged() as stage, site(stage, seats=Seats(per_node=1)) as here:
         await stage.active("r1")

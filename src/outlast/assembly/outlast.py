@@ -1,10 +1,13 @@
 """`Outlast`, the object users hold: workers are registered on it, its `app` is mounted, its lifespan runs the node."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Literal, Self, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from outlast.assembly.application import Application
 from outlast.assembly.instruments import Instruments
@@ -12,7 +15,9 @@ from outlast.assembly.serving import Serving
 from outlast.assembly.settings import Settings
 from outlast.assembly.signals import Signals
 from outlast.assembly.stores import open_store
+from outlast.client.received import Received
 from outlast.errors import NotStarted, SettingsError
+from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
@@ -232,6 +237,31 @@ class Outlast:
         return status_document(
             loaded.run, head, policy=self.settings.recovery, workers=serving.intake.workers, now=loaded.now
         )
+
+    async def events(
+        self, id: str, *, owner: str = "", after: Cursor | str | None = None, types: Collection[str] | None = None
+    ) -> AsyncGenerator[Received, None]:
+        """Yield the events of a run behind the cursor `after`, each once and in order, until its terminal event.
+
+        Live ones come as soon as they are durable. With `types` only events of these types, and the terminal event.
+        A cursor that cannot be served is told as a `ReceivedGap`, whose snapshot replaces what came before it. Leave
+        the loop whenever you like (F3).
+
+        Raises `RunNotFound`, `InputInvalid`, `CursorInvalid`; and `Draining` when this node closes or `StoreError` when
+        the store fails: then go on behind the last event you took, here or on another node.
+        """
+        cursor = after if isinstance(after, Cursor) else Cursor.parse(after or "")
+        async with aclosing(self._running.reading.events(owner=owner, id=id, after=cursor, types=types)) as events:
+            async for received in events:
+                yield received
+
+    async def response(self, id: str, request: Request, *, owner: str = "") -> Response:
+        """Return the answer to a request of your own handler for a run's log: what `GET /runs/{id}/events` answers.
+
+        A stream, lines or a page, as the request's `Accept`, cursor and parameters ask; a run that is not there is a
+        404. You decide who may see the run: name its `owner`, and neither `authenticate` nor `authorize` is asked.
+        """
+        return await self._running.reading.response(request, owner=owner, id=id)
 
     # ---- inside -----------------------------------------------------------------------------
 

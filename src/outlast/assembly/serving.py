@@ -9,6 +9,7 @@ from contextlib import suppress
 from starlette.types import ASGIApp
 
 from outlast.assembly.instruments import Instruments
+from outlast.assembly.reading import Reading
 from outlast.assembly.settings import Settings
 from outlast.errors import StoreUnavailable
 from outlast.log.event import JSON
@@ -27,7 +28,7 @@ from outlast.workers.base import Worker
 
 
 class Serving:
-    """One life of an `Outlast`: `start` it, use `intake`, `store` and `app`, `close` it.
+    """One life of an `Outlast`: `start` it, use `intake`, `store`, `reading` and `app`, `close` it.
 
     `on_drained` is called on the loop once nothing is left that a server's end could hurt.
     """
@@ -55,6 +56,8 @@ class Serving:
             report=instruments.report,
             heartbeat=settings.heartbeat,
         )
+        self._seats = Seats(per_owner=settings.readers_per_owner, per_node=settings.readers_per_node)
+        self.reading = Reading(self.intake, store.logs, self._hub, self._seats)
         self.app = self._routes(settings, workers, access, instruments)
         self.loop = asyncio.get_running_loop()
         self._on_drained = on_drained
@@ -71,10 +74,11 @@ class Serving:
             store=self.store,
             access=access,
             policy=settings.recovery,
-            seats=Seats(per_owner=settings.readers_per_owner, per_node=settings.readers_per_node),
+            seats=self._seats,
             check_ready=self._check_ready,
             describe_node=lambda: self._describe(workers),
             expose=self._expose(instruments),
+            events=self.reading.routes,
         )
 
     async def start(self) -> None:

@@ -24,6 +24,7 @@ from outlast.server.poll import Poll
 from outlast.server.reader import Reader
 from outlast.server.room import SEND_WITHIN, Room
 from outlast.server.round import Rounds
+from outlast.server.tap import Tap
 from outlast.server.view import WHOLE, View
 from outlast.stores.base import Store
 from outlast.wire import native
@@ -134,6 +135,10 @@ class Hub:
     def poll(self, run: Run, place: Place, *, view: View = WHOLE) -> Poll:
         """Return what waits for the next events of `run` behind `place`. Raises `NotStarted` as `reader` does."""
         return Poll(place, self._feed(run, place), self._room, view=view)
+
+    def tap(self, run: Run, place: Place, *, view: View = WHOLE) -> Tap:
+        """Return what this process's own code takes events of `run` from. Raises `NotStarted` as `reader` does."""
+        return Tap(run, place, self._feed(run, place), self._room, view=view)
 
     def _feed(self, run: Run, place: Place) -> Feed:
         if self._tasks is None and not self._room.draining:

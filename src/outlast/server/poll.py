@@ -8,11 +8,11 @@ Rules:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from starlette.types import Receive
+from starlette.types import ASGIApp, Receive
 
 from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
@@ -44,6 +44,14 @@ class Page:
     def is_news(self) -> bool:
         """Whether there is anything to tell, or nothing to wait for."""
         return bool(self.lines) or self.ended or not self.up_to_date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An answer that waits first, for up to `seconds`; `answer` gives it and is told for how long it may."""
+
+    seconds: float
+    answer: Callable[[float], Awaitable[ASGIApp]]
 
 
 async def read(logs: LogStore, log: str, place: Place, view: View, *, limit: int) -> Page:

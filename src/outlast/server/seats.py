@@ -3,6 +3,7 @@
 Rules:
 1. Whoever sits stays: a newcomer is turned away, never an old reader for a new one (Z10).
 2. A stream that is turned away is told so in a stream: an EventSource that meets a 4xx or 5xx never comes again.
+   Who asks for a page and would wait for it is refused with 429 or 503, and when to come again.
 3. Where nobody is asked who they are, there is no owner to count by; the node's number holds for all.
 """
 
@@ -13,10 +14,11 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.errors import Capacity, TooMany
 from outlast.server.identity import ANONYMOUS
+from outlast.server.poll import Waiting
 from outlast.server.reader import Reader
 from outlast.wire import native, sse
 
@@ -55,6 +57,20 @@ class Seats:
             self._taken[owner] -= 1
             if not self._taken[owner]:
                 del self._taken[owner]
+
+    async def seat(self, answer: ASGIApp | Waiting, *, owner: str, left: float | None = None) -> ASGIApp:
+        """Return `answer`: a reader that takes a seat once it is served, and what was waited for in one.
+
+        `left` is for how many seconds the owner's reader may stay, None for ever. Raises `TooMany` or `Capacity` where
+        there is no seat to wait in, and what the waiting raises.
+        """
+        if isinstance(answer, Waiting):
+            with self.take(owner):
+                return await answer.answer(answer.seconds if left is None else max(0.0, min(answer.seconds, left)))
+        if not isinstance(answer, Reader):
+            return answer
+        until = None if left is None else asyncio.get_running_loop().time() + left
+        return Seated(answer, self, owner=owner, until=until)
 
 
 class Seated:

@@ -31,13 +31,15 @@ def build(
     seats: Seats | None = None,
     check_ready: CheckReady,
     expose: Expose | None = None,
+    events: Events | None = None,
 ) -> Router:
     """Return the application.
 
     It has no lifespan of its own: whoever mounts it runs the node and the hub. Until they run, calls answer 503.
+    `events` are the doors to the log, where somebody else uses them as well.
     `expose` opens `/metrics`; without it there is nothing at that path.
     """
-    events = Events(intake, store.logs, hub)
+    events = events or Events(intake, store.logs, hub)
     runs = Runs(intake, store, events, policy)
     health = Health(describe_node, check_ready)
     doors = [*runs.doors(), *events.doors(), *Nodes(store.runs).doors(), *health.doors(), *Page().doors()]

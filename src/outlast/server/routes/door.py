@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.errors import OutlastError
 from outlast.server.identity import Action
+from outlast.server.poll import Waiting
 from outlast.server.routes.entrance import Entrance
 from outlast.server.routes.problem import is_passing, problem
 
@@ -35,7 +36,7 @@ class RunDoor:
     method: str
     path: str
     action: Action
-    answer: Callable[[Request, str], Awaitable[ASGIApp]]
+    answer: Callable[[Request, str], Awaitable[ASGIApp | Waiting]]
     when_busy: Callable[[Request], ASGIApp | None] = _no_stream
 
 
@@ -75,7 +76,7 @@ class Resource:
         match door:
             case RunDoor(action=action, answer=answer):
                 visitor = await self._entrance.admit(request, action, path=door.path)
-                return self._entrance.seat(await answer(request, visitor.owner), visitor)
+                return await self._entrance.seat(await answer(request, visitor.owner), visitor)
             case OpenDoor(answer=answer):
                 self._entrance.check_peer(request)
                 return await answer(request)

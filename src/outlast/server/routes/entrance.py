@@ -6,10 +6,8 @@ Rules:
 3. The hook sees the run before the door does, and is asked again by every request: also by each resume of a stream.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, TypeAlias
 
 from starlette.requests import Request
@@ -19,8 +17,8 @@ from outlast.errors import Forbidden, Refusal, RunNotFound
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
-from outlast.server.reader import Reader
-from outlast.server.seats import Seated, Seats
+from outlast.server.poll import Waiting
+from outlast.server.seats import Seats
 
 RUN: Final = "/runs/{id}"
 """What the paths about one run begin with."""
@@ -56,16 +54,12 @@ class Entrance:
                 raise Forbidden("This application does not let you do this here.")
         elif not await self._may(identity, action, owner, request.path_params["id"]):
             raise RunNotFound("There is no such run.")
-        request.state.seat = partial(self._seats.take, identity.owner)  # for a door that lets its caller wait
         return Visitor(identity=identity, owner=owner)
 
-    def seat(self, answer: ASGIApp, visitor: Visitor) -> ASGIApp:
-        """Return `answer`; a reader among them takes a seat while it is served, for as long as its visitor may stay."""
-        if not isinstance(answer, Reader):
-            return answer
+    async def seat(self, answer: ASGIApp | Waiting, visitor: Visitor) -> ASGIApp:
+        """Return `answer`; whoever stays takes a seat, for as long as the visitor may. Raises as `Seats.seat` does."""
         left = self._access.left(visitor.identity)
-        until = None if left is None else asyncio.get_running_loop().time() + left
-        return Seated(answer, self._seats, owner=visitor.identity.owner, until=until)
+        return await self._seats.seat(answer, owner=visitor.identity.owner, left=left)
 
     async def _may(self, identity: Identity, action: Action, owner: str, id: str) -> bool:
         if not self._access.asks:

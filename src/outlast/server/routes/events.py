@@ -18,7 +18,7 @@ from outlast.server.hub import Hub
 from outlast.server.identity import Action
 from outlast.server.intake import Intake
 from outlast.server.place import Place, locate
-from outlast.server.poll import Page
+from outlast.server.poll import Page, Waiting
 from outlast.server.reader import HEADERS, RETRY_AFTER_TROUBLE
 from outlast.server.routes.answer import SAFE, answer, knows
 from outlast.server.routes.asked import Kind, cursor_of, kind_of, view_of, wants_stream
@@ -61,30 +61,47 @@ class Events:
             RunDoor(method="GET", path="/runs/{id}/snapshot", action=Action.READ, answer=self.snapshot),
         ]
 
-    async def read(self, request: Request, owner: str) -> ASGIApp:
+    async def read(self, request: Request, owner: str) -> ASGIApp | Waiting:
         """Answer the stream, or one page of events, behind the request's cursor."""
+        id = request.path_params["id"]
+        return await self.tell(request, owner=owner, id=id, snapshot=_snapshot_url(request, id))
+
+    async def tell(self, request: Request, *, owner: str, id: str, snapshot: str) -> ASGIApp | Waiting:
+        """Answer from the log of this run; `snapshot` is the address of its snapshot."""
         if kind_of(request) is not Kind.STREAM:
-            return await self._page(request, owner)
+            return await self._page(request, owner=owner, id=id, snapshot=snapshot)
         requested, view = cursor_of(request), view_of(request)
         try:
-            loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
+            loaded = await self._intake.load(owner=owner, id=id)
         except StoreUnavailable:
             return busy()
-        return await self.stream(request, loaded.run, requested, view)
+        return await self.stream(loaded.run, requested, view, snapshot=snapshot)
+
+    async def start(
+        self,
+        request: Request,
+        run: Run,
+        *,
+        status: int,
+        headers: tuple[tuple[bytes, bytes], ...],
+    ) -> ASGIApp:
+        """Return the stream of a run that `request` has just started."""
+        requested, view, snapshot = cursor_of(request), view_of(request), _snapshot_url(request, run.id)
+        return await self.stream(run, requested, view, snapshot=snapshot, status=status, headers=headers)
 
     async def stream(
         self,
-        request: Request,
         run: Run,
         requested: Cursor,
         view: View,
         *,
+        snapshot: str,
         status: int = 200,
         headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> ASGIApp:
         """Return the stream of `run` behind `requested`; 204, which stops an EventSource, where nothing can follow."""
         try:
-            place = await self._locate(request, run, requested, view)
+            place = await self._locate(run, requested, view, snapshot=snapshot)
         except StoreUnavailable:
             return busy(status=status, headers=headers)
         if place.is_end:
@@ -93,8 +110,12 @@ class Events:
 
     async def snapshot(self, request: Request, owner: str) -> ASGIApp:
         """Answer the fold of the log and its cursor, or 304 when the log stands where it stood."""
+        return await self.tell_snapshot(request, owner=owner, id=request.path_params["id"])
+
+    async def tell_snapshot(self, request: Request, *, owner: str, id: str) -> ASGIApp:
+        """Answer the snapshot of this run's log."""
         view = view_of(request)
-        loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
+        loaded = await self._intake.load(owner=owner, id=id)
         log = loaded.run.log
         head = await self._logs.head(log)
         tag = f'"{native.snapshot_tag(head.cursor, view.types)}"'
@@ -105,35 +126,33 @@ class Events:
             return Response(headers=headers, media_type=JSON_TYPE)
         parts = self._snapshots.folded(log, head)
         await anext(parts)  # a store in trouble says so before the answer has begun
-        return StreamingResponse(_document(parts, head.cursor, view), headers=headers, media_type=JSON_TYPE)
+        return StreamingResponse(_fold(parts, head.cursor, view), headers=headers, media_type=JSON_TYPE)
 
-    async def _locate(self, request: Request, run: Run, requested: Cursor, view: View) -> Place:
+    async def _locate(self, run: Run, requested: Cursor, view: View, *, snapshot: str) -> Place:
         place = await locate(self._logs, run.log, requested)
-        return await self._snapshots.bridge(run.log, place, view, url=_snapshot_url(request, run))
+        return await self._snapshots.bridge(run.log, place, view, url=snapshot)
 
-    async def _page(self, request: Request, owner: str) -> ASGIApp:
+    async def _page(self, request: Request, *, owner: str, id: str, snapshot: str) -> ASGIApp | Waiting:
         requested, view = cursor_of(request), view_of(request)
         limit = number(request, "limit", default=PAGE, most=LARGEST_PAGE)
         wait = number(request, "wait", default=0, most=LONGEST_WAIT)
-        loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
-        run = loaded.run
-        place = await self._locate(request, run, requested, view)
+        run = (await self._intake.load(owner=owner, id=id)).run
+        place = await self._locate(run, requested, view, snapshot=snapshot)
         page = await poll.read(self._logs, run.log, place, view, limit=limit)
-        if wait and not page.is_news and place.gap is None and request.method != "HEAD":
-            page = await self._wait(request, run, place, view, page, limit=limit, seconds=wait)
-        gap = None if place.gap is None else native.gap_document(place.gap, place.bridge)
-        lines = kind_of(request) is Kind.LINES
-        body = (native.lines if lines else native.page)(
-            page.lines, next=page.next, up_to_date=page.up_to_date, ended=page.ended, gap=gap
-        )
-        return answer(body, headers={"vary": "accept"}, media_type=Kind.LINES if lines else Kind.PAGE)
+        if not wait or page.is_news or place.gap is not None or request.method == "HEAD":
+            return _document(request, place, page)
+
+        async def later(seconds: float) -> ASGIApp:
+            found = await self._wait(request, run, place, view, page, limit=limit, seconds=seconds)
+            return _document(request, place, found)
+
+        return Waiting(seconds=wait, answer=later)
 
     async def _wait(
-        self, request: Request, run: Run, place: Place, view: View, page: Page, *, limit: int, seconds: int
+        self, request: Request, run: Run, place: Place, view: View, page: Page, *, limit: int, seconds: float
     ) -> Page:
         waiting = self._hub.poll(run, place.behind(page.next), view=view)
-        with request.state.seat():  # who waits here is a reader like those of streams
-            await waiting.wait(request.receive, seconds)
+        await waiting.wait(request.receive, seconds)
         found = waiting.page(page, limit=limit)
         if found is not None:
             return found
@@ -148,13 +167,23 @@ def busy(*, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) ->
     return response
 
 
-def _snapshot_url(request: Request, run: Run) -> str:
+def _document(request: Request, place: Place, page: Page) -> Response:
+    """Return one page in the kind that was asked for."""
+    gap = None if place.gap is None else native.gap_document(place.gap, place.bridge)
+    lines = kind_of(request) is Kind.LINES
+    body = (native.lines if lines else native.page)(
+        page.lines, next=page.next, up_to_date=page.up_to_date, ended=page.ended, gap=gap
+    )
+    return answer(body, headers={"vary": "accept"}, media_type=Kind.LINES if lines else Kind.PAGE)
+
+
+def _snapshot_url(request: Request, id: str) -> str:
     """Return where a client that asked this finds the snapshot it would be shown."""
     query = urlencode({name: value for name, value in request.query_params.items() if name in _KEPT})
-    return f"{request.scope.get('root_path', '')}/runs/{run.id}/snapshot{'?' if query else ''}{query}"
+    return f"{request.scope.get('root_path', '')}/runs/{id}/snapshot{'?' if query else ''}{query}"
 
 
-async def _document(
+async def _fold(
     parts: AsyncGenerator[Sequence[StoredEvent], None], cursor: Cursor, view: View
 ) -> AsyncGenerator[bytes, None]:
     yield native.snapshot_head(cursor)

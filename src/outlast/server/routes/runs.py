@@ -64,7 +64,7 @@ class Runs:
 
     async def start(self, request: Request, owner: str) -> ASGIApp:
         """Start a run: 201 for a new one, 200 for the one that is there; streamed at once where that is accepted."""
-        requested, view = cursor_of(request), view_of(request)
+        cursor_of(request), view_of(request)  # refused before anything is started
         said = await read_object(request)
         _check(said, _FIELDS)
         if any(name not in said for name in _REQUIRED):
@@ -86,7 +86,7 @@ class Runs:
         }
         if wants_stream(request):
             raw = tuple((name.encode(), value.encode()) for name, value in headers.items())
-            return await self._events.stream(request, started.run, requested, view, status=status, headers=raw)
+            return await self._events.start(request, started.run, status=status, headers=raw)
         return answer(encode_json(await self._document(started)), status=status, headers=headers)
 
     async def list(self, request: Request, owner: str) -> ASGIApp:
