@@ -108,14 +108,23 @@ async def nothing(_call: str) -> None:
     """Let every call pass."""
 
 
+def untouched(news: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """Let what a wake-up brings along pass."""
+    return news
+
+
 class Logs:
-    """A log store whose calls are counted and pass `before` and `after`, which may wait or raise; deaf when told."""
+    """A log store whose calls are counted and pass `before` and `after`, which may wait or raise; deaf when told.
+
+    What its wake-ups bring along passes `news`.
+    """
 
     def __init__(self, inner: LogStore) -> None:
         self.inner = inner
         self.calls: Counter[str] = Counter()
         self.before: Callable[[str], Awaitable[None]] = nothing
         self.after: Callable[[str], Awaitable[None]] = nothing
+        self.news: Callable[[Sequence[StoredEvent]], Sequence[StoredEvent]] = untouched
         self.deaf = False
         self.subscriptions = 0
 
@@ -165,7 +174,8 @@ class Counted:
         return await self._inner.wait(timeout)
 
     def take_news(self, after: int) -> Sequence[StoredEvent]:
-        return self._inner.take_news(after)
+        news = self._logs.news(self._inner.take_news(after))
+        return news if news and news[0].seq == after + 1 else []
 
     def ring(self) -> None:
         self._inner.ring()

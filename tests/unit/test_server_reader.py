@@ -1,21 +1,28 @@
 import asyncio
+import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import urlencode
 
 import anyio
 import pytest
+from starlette.requests import Request
 
 from outlast.errors import StoreUnavailable
 from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.log.cursor import Cursor
-from outlast.log.event import Event
+from outlast.log.event import Event, StoredEvent
 from outlast.run import Cancelled, Completed, Failed, FailureCode, Outcome, Run
 from outlast.server import ring
-from outlast.server.place import locate
+from outlast.server.place import Place, locate
 from outlast.server.reader import Reader
 from outlast.server.room import SEND_WITHIN
+from outlast.server.routes.events import Events
+from outlast.server.seats import Seats
+from outlast.server.snapshot import Snapshots
+from outlast.server.view import WHOLE, View
 from outlast.wire import native
 from outlast.wire.sse import Message
 from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged
@@ -254,51 +261,112 @@ async def test_a_replay_needs_the_store_and_no_controller() -> None:
 
 
 class Seam:
-    """Orders the store's calls by a seed: each waits a while before and after, or lets the writer go first."""
+    """Orders the store's calls by a seed: each waits a while before and after, or lets the writer go first.
+
+    What wake-ups bring along is lost, late or cut short, and sometimes comes as it should.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self._late: Sequence[StoredEvent] = []
 
     async def dawdle(self, _call: str = "") -> None:
         for _ in range(self.random.choice((0, 0, 0, 1, 2, 5))):
             await asyncio.sleep(0)
+
+    def news(self, news: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+        late, self._late = self._late, []
+        match self.random.choice(("whole", "lost", "late", "short")):
+            case "lost":
+                return []
+            case "late":
+                self._late = news
+                return late
+            case "short":
+                return news[: self.random.randint(0, len(news))]
+            case _:
+                return news
+
+
+VIEWS = [WHOLE, WHOLE, View(types=frozenset({"text"})), View(types=frozenset({"odd"})), View(types=frozenset({"none"}))]
 
 
 async def write(stage: Stage, run: Run, seam: Seam, total: int) -> None:
     said = 0
     while said < total:
         batch = min(seam.random.choice((1, 1, 2, 7)), total - said)
-        await stage.say(run, *(f"{said + number}" * seam.random.choice((1, 40)) for number in range(batch)))
+        texts = [f"{said + number}" * seam.random.choice((1, 40)) for number in range(batch)]
+        await stage.say(run, *(Event(seam.random.choice(("text", "text", "odd")), text) for text in texts))
         said += batch
         await seam.dawdle()
     await stage.settle(run)
 
 
+Taken = list[tuple[Cursor, Event]]
+
+
+async def stream(reader: Reader, seed: int) -> Taken:
+    """Take a log from a stream, which is whole."""
+    wire = Wire()
+    await reader({"type": "http"}, wire.receive, wire.send)
+    controls = [name for name in names(wire.messages) if name.startswith("outlast.")]
+    assert controls == ["outlast.hello", "outlast.caught-up", "outlast.end"], f"seed {seed}"
+    assert wire.complete
+    return events(wire.messages)
+
+
+async def tapped(here: Site, logs: Logs, run: Run, place: Place, view: View) -> Taken:
+    """Take a log in this process's own code."""
+    flow = here.hub.tap(run, place, view=view).flow(Snapshots(logs))
+    return [(each.cursor, each.event) async for each in flow if isinstance(each, StoredEvent)]
+
+
+async def paged(here: Site, logs: Logs, run: Run, after: Cursor, view: View) -> Taken:
+    """Take a log by pages that wait."""
+    doors, seats, found, ended = Events(here.stage.intake, logs, here.hub), Seats(), Taken(), False
+    types = {} if view.types is None else {"types": ",".join(view.types)}
+    while not ended:
+        query = urlencode({"wait": 60, "limit": 3, "after": str(after), **types}).encode()
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": query}
+        answer: Any = await seats.seat(
+            await doors.tell(Request(scope, Wire().receive), owner="", id=run.id, snapshot=""), owner=""
+        )
+        page = json.loads(answer.body)
+        found += [native.event_from_json(each) for each in page["events"]]
+        after, ended = Cursor.parse(page["next"]), page["ended"]
+    return found
+
+
 async def interleave(here: Site, logs: Logs, seed: int) -> None:
     stage, seam = here.stage, Seam(seed)
     logs.before = logs.after = seam.dawdle
+    logs.news = seam.news
     logs.deaf = seed % 5 == 0
     run = await stage.active(f"r{seed}")
     writer = asyncio.create_task(write(stage, run, seam, seam.random.randrange(1, 16)))
-    readers: list[tuple[Wire, Cursor, asyncio.Task[None]]] = []
-    for _ in range(3):
+    taking: list[tuple[View, Cursor, asyncio.Task[Taken]]] = []
+    for kind in ("stream", "stream", "tap", "pages"):
         await seam.dawdle()
         after = seam.random.choice([Cursor(0, None), *(cursor for cursor, _ in await everything(stage, run))])
+        view = seam.random.choice(VIEWS)
         place = await locate(logs, run.log, after)
         if place.is_end:
             continue
-        wire, reader = Wire(), here.hub.reader(run, place)
+        reader = here.hub.reader(run, place, view=view)
         reader._feed.ring._limit = seam.random.choice((60, 300, ring.LIMIT))
         reader._feed.ring._chunk = seam.random.choice((30, 200, ring.CHUNK))
-        readers.append((wire, after, asyncio.create_task(reader({"type": "http"}, wire.receive, wire.send))))
+        match kind:
+            case "tap":
+                taken = tapped(here, logs, run, place, view)
+            case "pages":
+                taken = paged(here, logs, run, after, view)
+            case _:
+                taken = stream(reader, seed)
+        taking.append((view, after, asyncio.create_task(taken)))
     await writer
     log = await everything(stage, run)
-    for wire, after, serving in readers:
-        await serving
-        assert events(wire.messages) == log[after.seq :], f"seed {seed}"
-        controls = [name for name in names(wire.messages) if name.startswith("outlast.")]
-        assert controls == ["outlast.hello", "outlast.caught-up", "outlast.end"], f"seed {seed}"
-        assert wire.complete
+    for view, after, task in taking:
+        assert await task == [each for each in log[after.seq :] if view.shows(each[1].type)], f"seed {seed}"
 
 
 @pytest.mark.behaviour("F3")
