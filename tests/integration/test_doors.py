@@ -22,6 +22,7 @@ from outlast.errors import CursorInvalid
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE, Event, StoredEvent
 from outlast.log.fold import fold
+from outlast.log.limits import EVENT_BYTES
 from outlast.run import Run
 from outlast.server.place import locate
 from outlast.server.seats import Seats
@@ -164,6 +165,25 @@ async def test_every_door_tells_the_same_log_live_resumed_and_late(types: Sequen
             for door in doors.all:
                 rest = [told(each.cursor, each.event) for each in shown if each.seq > seen]
                 assert await door(after) == rest, (door.__name__, seen)
+
+
+@pytest.mark.fault("X14")
+@pytest.mark.behaviour("F1")
+async def test_an_event_of_eight_mebibytes_comes_through_every_door() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        doors = Doors(here, None)
+        async with asyncio.TaskGroup() as tasks:
+            live = [tasks.create_task(door("")) for door in doors.all]
+            await asyncio.sleep(1)
+            await stage.say(run, "before", Event("text", "\u2028" + "x" * (EVENT_BYTES - 5)), "after")
+            await stage.settle(run)
+        log = await stage.log(run)
+        assert len(log[1].event.payload) == EVENT_BYTES
+        wanted = [told(each.cursor, each.event) for each in log]
+        for door, task in zip(doors.all, live, strict=True):
+            assert task.result() == wanted, door.__name__
+            assert await door("") == wanted, door.__name__
 
 
 @pytest.mark.behaviour("F1", "F7", "F8")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from outlast.log.cursor import chain, origin
 from outlast.log.event import Event, StoredEvent
-from outlast.log.fold import fold, kept_seq, rewind
+from outlast.log.fold import MERGED, fold, kept_seq, rewind
 
 Seen: TypeAlias = tuple[int, str, Any]
 
@@ -125,6 +125,27 @@ def test_folding_a_prefix_and_going_on_from_its_end_is_folding_the_whole_at_ever
     whole = seen(fold(events))
     for cut in range(len(events) + 1):
         assert seen(fold([*fold(events[:cut]), *events[cut:]])) == whole
+
+
+@pytest.mark.behaviour("F8")
+@given(logs_with_checkpoints())
+def test_that_holds_where_merged_texts_are_full_too(said: list[Event]) -> None:
+    events = log_of(said)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outlast.log.fold.MERGED", 4)
+        whole = fold(events)
+        assert fold(whole) == whole
+        for cut in range(len(events) + 1):
+            assert fold([*fold(events[:cut]), *events[cut:]]) == whole
+    assert all(len(str(stored.event.data)) < 4 + 3 for stored in whole if stored.event.type == "text")
+
+
+@pytest.mark.fault("X14")
+def test_a_text_is_never_merged_into_a_giant() -> None:
+    folded = fold(log_of([text("x" * 1000)] * 1000))
+    assert sum(len(str(stored.event.data)) for stored in folded) == 1_000_000
+    assert [len(str(stored.event.data)) - MERGED < 1000 for stored in folded] == [True] * 4
+    assert folded[0].seq == -(-MERGED // 1000)
 
 
 @pytest.mark.behaviour("F8")

@@ -1,19 +1,20 @@
 import asyncio
 import json
 import random
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
-from outlast.log.fold import fold
+from outlast.log.fold import MERGED, fold
 from outlast.run import Run
 from outlast.server.place import locate
-from outlast.server.snapshot import INLINE_BYTES, INLINE_EVENTS, KEPT, PAGE, Snapshots, is_small
+from outlast.server.snapshot import INLINE_BYTES, INLINE_EVENTS, KEPT, PAGE, PAGE_BYTES, Snapshots, is_small
 from outlast.server.view import WHOLE, View
 from outlast.wire import native
-from tests.stage import Logs, staged
+from tests.stage import Logs, Stage, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 WRONG = Cursor(1, b"\0" * 8)
@@ -188,6 +189,29 @@ async def test_a_log_with_another_past_is_folded_anew() -> None:
         snapshots._kept[other.log] = snapshots._kept.pop(run.log)
         said = document(await bridged(snapshots, logs, other))
         assert [event["data"] for event in said["events"]] == ["xyz"]
+
+
+@pytest.mark.fault("X14")
+async def test_a_giant_text_is_read_and_sent_in_pieces_whoever_asks_for_it() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        for _ in range(30):
+            await stage.say(run, *(["z" * 10_000] * 20))
+        pieces = [json.loads(event.event.payload) async for part in _parts(stage, run) for event in part]
+        assert "".join(pieces) == "z" * 6_000_000
+        assert max(map(len, pieces)) < MERGED + 10_000
+        sizes = list[int]()
+        async with here.client.stream("GET", "/runs/r1/snapshot") as response:
+            async for chunk in response.aiter_raw():
+                sizes.append(len(chunk))
+        assert sum(sizes) > 6_000_000
+        assert max(sizes) < 2 * (MERGED + PAGE_BYTES)
+
+
+async def _parts(stage: Stage, run: Run) -> AsyncIterator[Sequence[StoredEvent]]:
+    async for part in Snapshots(stage.store.logs).folded(run.log, await stage.store.logs.head(run.log)):
+        assert sum(len(each.event.payload) for each in part) < 2 * (MERGED + PAGE_BYTES), "what one turn gives"
+        yield part
 
 
 @pytest.mark.fault("X14")

@@ -3,7 +3,8 @@
 Rules:
 1. `run.restarted {keep}` folds away every event after seq `keep` that came before it, but not the run's own
    `run.*` events: who took over, and why, stays readable.
-2. Adjacent `text` events become one whose data is their concatenation and whose cursor is the last one's.
+2. Adjacent `text` events become one whose data is their concatenation and whose cursor is the last one's. It is full
+   with `MERGED` characters, and the next text begins another: whoever folds a giant log holds one of them at a time.
 3. What is taken back is known only at the end, so a log is gone through twice: once for its rewinds, once for what
    they leave. Neither pass holds the log, and both may stop after any event.
 4. Folding a prefix and going on from its end equals folding the whole (F8), wherever the prefix ends. A fold keeps
@@ -20,6 +21,8 @@ from outlast.log.event import OWN_PREFIX, Event, StoredEvent
 
 RESTARTED: Final = "run.restarted"
 TEXT: Final = "text"
+MERGED: Final = 256 * 1024
+"""Characters after which a merged text is full: encoded in about a millisecond, and longer than what people read."""
 
 
 class Rewinds:
@@ -52,13 +55,17 @@ class Merger:
 
     def __init__(self) -> None:
         self._texts: list[str] = []
+        self._length = 0
         self._last: StoredEvent | None = None
 
     def add(self, stored: StoredEvent) -> Iterator[StoredEvent]:
         """Take in the next event, and return what is complete now."""
         if stored.event.type == TEXT and isinstance(text := stored.event.data, str):
             self._texts.append(text)
+            self._length += len(text)
             self._last = stored
+            if self._length >= MERGED:
+                yield from self.flush()
             return
         yield from self.flush()
         yield stored
@@ -67,7 +74,7 @@ class Merger:
         """Return the text that nothing follows."""
         if self._last is not None:
             yield replace(self._last, event=Event(TEXT, "".join(self._texts)))
-            self._texts, self._last = [], None
+            self._texts, self._length, self._last = [], 0, None
 
 
 def rewind(events: Iterable[StoredEvent]) -> list[StoredEvent]:
