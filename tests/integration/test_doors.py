@@ -18,12 +18,13 @@ from starlette.routing import Route
 from outlast.assembly.reading import Reading
 from outlast.client.follow import follow
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
-from outlast.errors import CursorInvalid
+from outlast.errors import CursorInvalid, RunNotFound
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE, Event, StoredEvent
 from outlast.log.fold import fold
 from outlast.log.limits import EVENT_BYTES
 from outlast.run import Run
+from outlast.server.access import Access
 from outlast.server.place import locate
 from outlast.server.seats import Seats
 from outlast.wire import native
@@ -236,6 +237,27 @@ async def test_an_eventsource_with_a_wrong_cursor_comes_to_the_end_and_stops() -
             last = [message.id for message in frames if message.id is not None][-1]
         headers = {"accept": "text/event-stream", "last-event-id": str(last)}
         assert (await here.client.get("/runs/r1/events", headers=headers)).status_code == 204
+
+
+@pytest.mark.behaviour("A5")
+async def test_another_owners_run_is_asked_for_by_its_owner_by_every_request() -> None:
+    async with staged() as stage:
+        run = await stage.active(owner="a&b")
+        await stage.say(run, "x" * 300_000)
+
+        async def may(*_asked: object) -> bool:
+            return True
+
+        access = Access(report=stage.facts.append, authorize=may)
+        async with site(stage, access=access) as here, here.as_client() as client:
+            with pytest.raises(RunNotFound):
+                await anext(follow(BASE, "r1", client=client))
+            following = follow(BASE, "r1", owner="a&b", after="99", client=client)
+            gap = await anext(following)
+            assert isinstance(gap, ReceivedGap)
+            assert len(gap.snapshot) == 1
+            await stage.settle(run)
+            assert [each.type async for each in following if isinstance(each, ReceivedEvent)] == ["run.completed"]
 
 
 # ---- cursors from outside -----------------------------------------------------------------------

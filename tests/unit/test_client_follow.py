@@ -557,12 +557,14 @@ def found(seq: int, *kept: int) -> Script:
 @pytest.mark.behaviour("R4", "F7")
 async def test_a_large_snapshot_is_fetched_where_the_log_is_and_may_be_newer() -> None:
     peer = Peer(stream(HELLO, FAR, *frames(6)), found(7, 2, 7))
-    first, *others = await collect(peer.follow(after="99", headers={"authorization": "mine"}, types=["text"]))
+    first, *others = await collect(
+        peer.follow(after="99", headers={"authorization": "mine"}, types=["text"], owner="a&b")
+    )
     assert isinstance(first, ReceivedGap)
     assert (first.cursor, [event.seq for event in first.snapshot]) == (PLACES[6], [2, 7])
     assert [each.cursor.seq for each in others] == [8, 9, 10]
     assert peer.paths == [b"/agents/runs/r/events", b"/agents/runs/r/snapshot"]
-    assert peer.queries == [b"types=text", b"types=text"]
+    assert peer.queries == [b"owner=a%26b&types=text"] * 2
     assert [headers["authorization"] for headers in peer.headers] == ["mine", "mine"]
 
 

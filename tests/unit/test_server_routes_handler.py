@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.requests import Request
@@ -134,12 +135,11 @@ async def test_its_readers_take_seats() -> None:
 
 
 async def test_fastapi_lets_its_answer_through() -> None:
-    fastapi = pytest.importorskip("fastapi")
     async with scene() as (stage, handled, host, _), site(stage, handled=handled) as here:
-        app = fastapi.FastAPI()
+        app = FastAPI()
 
         @app.get("/mine/{id}")
-        async def mine(id: str, request: fastapi.Request, response: fastapi.Response) -> Any:
+        async def mine(id: str, request: Request) -> Response:
             return await host.handler.answer(request, owner="ann", id=id)
 
         run = await stage.active(owner="ann")

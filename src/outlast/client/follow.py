@@ -75,6 +75,7 @@ async def follow(
     url: str,
     run: str,
     *,
+    owner: str | None = None,
     after: Cursor | str | None = None,
     types: Collection[str] | None = None,
     headers: Headers | HeadersOf | None = None,
@@ -84,10 +85,11 @@ async def follow(
 ) -> AsyncGenerator[Received, None]:
     """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
 
-    `url` is where Outlast's routes are, such as `http://127.0.0.1:8400`. A lost connection is made again, for as
-    long as it takes; events that cannot be served are told as a `ReceivedGap`, whose snapshot replaces what was read so
-    far. With `types` only events of these types come, and the terminal event. `headers` may be a callable, sync or
-    async: it is asked before every try, and once more after a 401. `on_state` hears what becomes of the connection.
+    `url` is where Outlast's routes are, such as `http://127.0.0.1:8400`. `owner` names whose run it is, where that is
+    not whom the request speaks for; the server's `authorize` decides. A lost connection is made again, for as long as
+    it takes; events that cannot be served are told as a `ReceivedGap`, whose snapshot replaces what was read so far.
+    With `types` only events of these types come, and the terminal event. `headers` may be a callable, sync or async: it
+    is asked before every try, and once more after a 401. `on_state` hears what becomes of the connection.
 
     Raises the `Refusal` that the server answered (`RunNotFound`, `Unauthenticated`, …), `InputInvalid` for an
     impossible url, header or run id, `FrameTooLarge` for an event that no try can bring, and `WireError` for a peer
@@ -97,7 +99,7 @@ async def follow(
     cursor = after if isinstance(after, Cursor) else Cursor.parse(after or "")
     async with AsyncExitStack() as stack:
         used = client if client is not None else await stack.enter_async_context(direct())
-        connect = partial(Link, used, address, types=None if types is None else ",".join(types))
+        connect = partial(Link, used, address, owner=owner, types=None if types is None else ",".join(types))
         reader = _Reader(connect, cursor, headers, on_state or _unheard, jitter, is_dense=types is None)
         stack.push_async_callback(reader.close)
         while (received := await reader.next()) is not None:

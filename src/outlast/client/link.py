@@ -80,10 +80,13 @@ def direct() -> httpx2.AsyncClient:
 class Link:
     """One connection, from its request to its end."""
 
-    def __init__(self, client: httpx2.AsyncClient, address: str, *, types: str | None = None) -> None:
+    def __init__(
+        self, client: httpx2.AsyncClient, address: str, *, owner: str | None = None, types: str | None = None
+    ) -> None:
         self._client = client
         self._address = address
-        self._asked = {} if types is None else {"types": types}
+        asked = {"owner": owner, "types": types}
+        self._asked = {name: value for name, value in asked.items() if value is not None}
         self._parser = Parser()
         self._response: httpx2.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -54,9 +55,9 @@ class Streamed(Response):
 
     def __init__(self, stream: ASGIApp) -> None:
         self.status_code = 200
-        self.background = None
+        self.background: BackgroundTask | None = None
         self.body = b""
-        self.raw_headers = []
+        self.raw_headers: list[tuple[bytes, bytes]] = []
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

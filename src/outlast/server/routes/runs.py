@@ -64,7 +64,8 @@ class Runs:
 
     async def start(self, request: Request, owner: str) -> ASGIApp:
         """Start a run: 201 for a new one, 200 for the one that is there; streamed at once where that is accepted."""
-        cursor_of(request), view_of(request)  # refused before anything is started
+        for check in (cursor_of, view_of):
+            check(request)  # refused before anything is started
         said = await read_object(request)
         _check(said, _FIELDS)
         if any(name not in said for name in _REQUIRED):
