@@ -6,7 +6,8 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,15 @@ class Program:
     def errors(self) -> str:
         """What it wrote to standard error so far."""
         return self._errors.read_text(encoding="utf-8")
+
+    @property
+    def url(self) -> str:
+        """Where it said it serves."""
+        return next(word for word in self.said.split() if word.startswith("http"))
+
+    def facts(self, name: str) -> list[str]:
+        """Return the lines it logged about one kind of fact."""
+        return [line for line in self.errors.splitlines() if f": {name} " in line]
 
     async def line(self) -> str:
         """Return its next line; `""` at its end."""
@@ -55,6 +65,11 @@ class Program:
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        """End it as the kernel's out-of-memory killer would."""
+        self.signal(signal.SIGKILL)
+        assert await self.end() == -signal.SIGKILL
 
 
 def outlast(folder: Path, *arguments: str, **options: Any) -> AbstractAsyncContextManager[Program]:
@@ -85,6 +100,30 @@ async def program(
         if process.stdout is not None:
             await process.stdout.read()
         await process.wait()
+
+
+@dataclass
+class House:
+    """Servers of the test application over one SQLite file."""
+
+    folder: Path
+    environ: Mapping[str, str]
+    ends: AsyncExitStack
+
+    async def serve(self, *, death: str | None = None) -> Program:
+        """Start one more server and return it when it answers."""
+        environ = {**self.environ, "OUTLAST_STORE": f"sqlite:///{self.folder}/runs.db", "TEST_DEATH": death or ""}
+        arguments = ("serve", "tests.integration.application:outlast", "--port", "0", "--verbose")
+        server = await self.ends.enter_async_context(outlast(self.folder, *arguments, environ=environ))
+        await server.until("http://")  # the line comes when requests are answered
+        return server
+
+
+@asynccontextmanager
+async def house(folder: Path, **environ: str) -> AsyncIterator[House]:
+    """Yield a house whose servers have these variables, and leave nothing of it behind."""
+    async with AsyncExitStack() as ends:
+        yield House(folder=folder, environ=environ, ends=ends)
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from outlast import ActiveRun, Outlast
 from outlast.testing.asgi import StreamingTransport
-from tests.integration.servers import House, Server, house, start, until, whole
+from tests.integration.programs import House, Program, house
+from tests.integration.readers import start, until, whole
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -23,9 +24,8 @@ HOSTILE = f'{MARKER}\n\x1b[31m"}} 1\noutlast_forged_total 1\n'
 
 
 @pytest.fixture
-def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setenv("OUTLAST_METRICS", "1")
-    with house(tmp_path) as built:
+async def servers(tmp_path: Path) -> AsyncIterator[House]:
+    async with house(tmp_path, OUTLAST_METRICS="1") as built:
         yield built
 
 
@@ -39,7 +39,7 @@ def counts(families: list[Metric], name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-async def scrape(server: Server) -> list[Metric]:
+async def scrape(server: Program) -> list[Metric]:
     async with httpx2.AsyncClient() as client:
         answer = await client.get(f"{server.url}/metrics")
     assert answer.status_code == 200
@@ -48,11 +48,11 @@ async def scrape(server: Server) -> list[Metric]:
 
 @pytest.mark.behaviour("B16")
 async def test_the_numbers_of_a_server_are_what_happened_there(servers: House) -> None:
-    dead = servers.serve()
+    dead = await servers.serve()
     run = await start(dead, "endless")
     await until(dead, run, seq=5)
-    dead.kill()
-    server = servers.serve()
+    await dead.kill()
+    server = await servers.serve()
     seen = await until(server, run, seq=200)
     assert [each.type for each in seen].count("run.restarted") == 1
     async with httpx2.AsyncClient() as client:
@@ -79,7 +79,7 @@ async def test_the_numbers_of_a_server_are_what_happened_there(servers: House) -
         if sample.name == "outlast_first_call_seconds_count"
     )
     assert first_calls == 7
-    lines = Counter(line.split(" run=")[0].rsplit(" ", 1)[-1] for line in server.log.read_text().splitlines())
+    lines = Counter(line.split(" run=")[0].rsplit(" ", 1)[-1] for line in server.errors.splitlines())
     assert (lines["RunClaimed"], lines["RunSettled"], lines["RunReleased"]) == (8, 2, 6)
 
 

@@ -2,33 +2,34 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.integration.servers import House, agree, house, log, numbers, start, status, until, whole
+from tests.integration.programs import House, house
+from tests.integration.readers import agree, log, numbers, start, status, until, whole
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as built:
+async def servers(tmp_path: Path) -> AsyncIterator[House]:
+    async with house(tmp_path) as built:
         yield built
 
 
 @pytest.mark.behaviour("O3", "B3", "F5")
 @pytest.mark.fault("X1")
 async def test_of_two_servers_on_one_file_the_other_takes_over_and_its_reader_misses_nothing(servers: House) -> None:
-    one, other = servers.serve(), servers.serve()
+    one, other = await servers.serve(), await servers.serve()
     run = await start(one, "paced", 200)
     begun = await until(one, run, seq=20)
     driver = numbers(begun)[0]["pid"]
     dead, alive = (one, other) if driver == one.process.pid else (other, one)
     reading = asyncio.create_task(whole(alive, run))
-    dead.kill()
+    await dead.kill()
     received = await reading
     stored = await log(alive, run)
     agree(received, stored)
@@ -40,10 +41,10 @@ async def test_of_two_servers_on_one_file_the_other_takes_over_and_its_reader_mi
 
 @pytest.mark.behaviour("A2", "O3")
 async def test_a_start_that_was_answered_survives_kill_9_and_goes_on_in_the_next_process(servers: House) -> None:
-    first = servers.serve()
+    first = await servers.serve()
     run = await start(first, "paced", 5)
-    first.kill()
-    second = servers.serve()
+    await first.kill()
+    second = await servers.serve()
     received = await whole(second, run)
     agree(received, await log(second, run))
     assert received[-1].type == "run.completed"
@@ -51,11 +52,11 @@ async def test_a_start_that_was_answered_survives_kill_9_and_goes_on_in_the_next
 
 @pytest.mark.behaviour("B6", "B8", "O3")
 async def test_a_run_that_takes_its_process_down_every_time_ends_after_six_calls(servers: House) -> None:
-    server = servers.serve()
+    server = await servers.serve()
     run = await start(server, "mortal")
     for _ in range(6):
-        await asyncio.to_thread(server.process.wait, 30)
-        server = servers.serve()
+        await server.end()
+        server = await servers.serve()
     received = await whole(server, run)
     stored = await log(server, run)
     agree(received, stored)
@@ -69,11 +70,11 @@ async def test_a_run_that_takes_its_process_down_every_time_ends_after_six_calls
 @pytest.mark.behaviour("H12", "H10")
 @pytest.mark.fault("X2")
 async def test_a_stopped_process_that_wakes_after_five_leases_writes_nothing_and_stands_down(servers: House) -> None:
-    one = servers.serve()
+    one = await servers.serve()
     run = await start(one, "endless")
     await until(one, run, seq=10)
     one.signal(signal.SIGSTOP)
-    other = servers.serve()
+    other = await servers.serve()
     received = await until(other, run, seq=300)
     taken_over = next(each.seq for each in received if each.type == "run.restarted")
     one.signal(signal.SIGCONT)
@@ -91,7 +92,7 @@ async def test_a_stopped_process_that_wakes_after_five_leases_writes_nothing_and
 
 @pytest.mark.behaviour("H16")
 async def test_a_worker_that_blocks_the_event_loop_for_three_leases_keeps_its_run(servers: House) -> None:
-    one, other = servers.serve(), servers.serve()
+    one, other = await servers.serve(), await servers.serve()
     run = await start(one, "blocking")
     received = await whole(other, run)
     agree(received, await log(other, run))
@@ -102,10 +103,10 @@ async def test_a_worker_that_blocks_the_event_loop_for_three_leases_keeps_its_ru
 
 @pytest.mark.behaviour("S1", "S2", "S3")
 async def test_a_stop_at_one_server_ends_the_run_that_another_drives(servers: House) -> None:
-    one = servers.serve()
+    one = await servers.serve()
     run = await start(one, "endless")
     await until(one, run, seq=10)
-    other = servers.serve()
+    other = await servers.serve()
     async with httpx2.AsyncClient() as client:
         answer = await client.post(f"{other.url}/runs/{run}/stop", json={"reason": "enough"})
         assert (answer.status_code, answer.json()["answer"]) == (202, "accepted")
@@ -133,11 +134,11 @@ POINTS = [
 async def test_killed_at_any_point_the_run_goes_on_and_is_charged_once_at_most(
     servers: House, death: str, charged: int
 ) -> None:
-    doomed = servers.serve(death=death)
+    doomed = await servers.serve(death=death)
     async with httpx2.AsyncClient() as client:
         await client.post(f"{doomed.url}/runs", json={"worker": "paced", "input": 5, "id": "r1"})
-    await asyncio.to_thread(doomed.process.wait, 30)
-    successor = servers.serve()
+    await doomed.end()
+    successor = await servers.serve()
     received = await whole(successor, "r1")
     agree(received, await log(successor, "r1"))
     document = await status(successor, "r1")

@@ -13,7 +13,8 @@ from outlast.assembly.instruments import Instruments
 from outlast.assembly.tracing import ATTEMPT, Tracing
 from outlast.testing.asgi import StreamingTransport
 from outlast.wire.trace import ids
-from tests.integration.servers import house, until
+from tests.integration.programs import house
+from tests.integration.readers import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -21,17 +22,16 @@ CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 async def test_the_process_that_takes_over_after_kill_9_goes_on_with_the_trace_of_the_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("OUTLAST_TRACING", "1")
-    with house(tmp_path) as servers:
-        dead = servers.serve()
+    async with house(tmp_path, OUTLAST_TRACING="1") as servers:
+        dead = await servers.serve()
         async with httpx2.AsyncClient() as client:
             said = {"worker": "endless", "input": None, "id": "r1"}
             answer = await client.post(f"{dead.url}/runs", json=said, headers={"traceparent": CALLER})
             assert answer.status_code == 201
         await until(dead, "r1", seq=5)
-        dead.kill()
+        await dead.kill()
         exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         outlast = Outlast(f"sqlite:///{tmp_path}/runs.db", tracing=True)

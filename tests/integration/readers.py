@@ -1,0 +1,68 @@
+"""What clients of a real server start there, and what they see of it."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+import httpx2
+
+from outlast import ReceivedEvent, follow
+from tests.integration.programs import Program
+
+
+async def start(server: Program, worker: str, input: Any = None, **more: Any) -> str:
+    """Start a run and return its id."""
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(f"{server.url}/runs", json={"worker": worker, "input": input, **more})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def status(server: Program, run: str) -> dict[str, Any]:
+    """Return the run's status document."""
+    async with httpx2.AsyncClient() as client:
+        return dict((await client.get(f"{server.url}/runs/{run}")).json())
+
+
+async def log(server: Program, run: str) -> list[dict[str, Any]]:
+    """Return the run's whole log, page by page."""
+    events: list[dict[str, Any]] = []
+    async with httpx2.AsyncClient() as client:
+        while True:
+            after = events[-1]["cursor"] if events else "0"
+            page = (await client.get(f"{server.url}/runs/{run}/events", params={"after": after})).json()
+            events += page["events"]
+            if page["up_to_date"]:
+                return events
+
+
+async def until(server: Program, run: str, *, seq: int) -> list[ReceivedEvent]:
+    """Follow the run until it has reached `seq`, and return what was received."""
+    received: list[ReceivedEvent] = []
+    stream = follow(server.url, run)
+    async for each in stream:
+        assert isinstance(each, ReceivedEvent)
+        received.append(each)
+        if each.seq >= seq:
+            break
+    await stream.aclose()
+    return received
+
+
+async def whole(server: Program, run: str) -> list[ReceivedEvent]:
+    """Follow the run to its end."""
+    return await until(server, run, seq=sys.maxsize)
+
+
+def numbers(received: Sequence[ReceivedEvent]) -> list[dict[str, int]]:
+    """Return what a paced worker said."""
+    return [dict(cast("dict[str, int]", each.data)) for each in received if each.type == "number"]
+
+
+def agree(received: Sequence[ReceivedEvent], stored: Sequence[dict[str, Any]]) -> None:
+    """Assert that a reader saw the log exactly: every event, once, in order, and one terminal, last."""
+    assert [str(each.cursor) for each in received] == [event["cursor"] for event in stored]
+    assert [each.seq for each in received] == list(range(1, len(stored) + 1))
+    assert [(each.type, each.data) for each in received] == [(event["type"], event["data"]) for event in stored]
+    terminals = {"run.completed", "run.failed", "run.cancelled"}
+    assert [index for index, event in enumerate(stored, 1) if event["type"] in terminals] == [len(stored)]
