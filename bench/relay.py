@@ -70,9 +70,9 @@ class Relay:
 async def relayed(path: str, *options: str) -> AsyncIterator[ASGIApp]:
     """Run it all from the file at `path`; `held=N` has so many runs beside."""
     relay = Relay(path)
-    asked = dict(option.partition("=")[::2] for option in options)
+    held = sum(int(option.removeprefix("held=")) for option in options)
     async with relay.outlast:
-        await relay.begin(held=int(asked.get("held", "0")))
+        await relay.begin(held=held)
         yield Stage(relay.outlast.app, relay.say, telling={"/count": relay.count})
 
 

@@ -10,7 +10,10 @@ import pytest
 
 from bench import report
 from bench.__main__ import main
+from bench.fanout import MOUNTED, lacks
+from bench.fanout import OURS as SERVED
 from bench.measure import OURS, Goal, Kind, Quantity, Row, Sample, WrongWork, compare, is_reached, measure
+from bench.memory import resting
 from bench.process import Heard
 from bench.record import check_file, say
 from bench.rows import ROWS
@@ -63,6 +66,13 @@ def test_a_reader_that_missed_an_event_is_wrong_work() -> None:
     for numbers in [(0, 1), (0, 2, 1), (0, 1, 1)]:
         with pytest.raises(WrongWork):
             texts(heard(*numbers), 3)
+
+
+@pytest.mark.behaviour("F16")
+@pytest.mark.skipif(lacks() is not None, reason=str(lacks()))
+def test_an_idle_reader_costs_less_memory_than_is_promised() -> None:
+    assert resting(SERVED, 300) <= 32 * 1024
+    assert resting(MOUNTED, 300) <= 32 * 1024
 
 
 # ---- what is made of the figures ----

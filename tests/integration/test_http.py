@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,14 +18,15 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.client.link import direct
 from outlast.log.event import Event
+from outlast.server import ring
 from outlast.server.room import Guest
 from outlast.server.routes.body import BYTES
 from outlast.wire.sse import Message, Parser
-from tests.stage import Site, Stream, events, names, site, staged
+from tests.stage import Site, Stage, Stream, events, names, site, staged
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +35,8 @@ pytestmark = pytest.mark.anyio
 
 SMALL = 16 * 1024
 """Bytes of a socket's buffers, so that a client which does not read is felt early."""
+STALLED = 128 * 1024
+"""Bytes that a client which takes nothing may cost (F13)."""
 
 
 @asynccontextmanager
@@ -150,39 +154,65 @@ async def test_a_client_that_goes_away_frees_its_reader_and_the_run_goes_on(way:
 
 @pytest.mark.behaviour("F14")
 @pytest.mark.case(15)
-async def test_readers_that_come_and_go_leave_nothing() -> None:
+async def test_two_hundred_readers_that_come_and_go_at_random_moments_leave_no_task() -> None:
+    dice = random.Random(1402)
     async with staged() as stage, site(stage) as here, served(here.app) as port:
         run = await stage.active()
 
-        async def visit(number: int) -> None:
-            async with connected(port, get("/runs/r1/events")) as (reader, _):
-                await reader.read(1 + number * 7 % 400)
+        async def visit() -> None:
+            async with connected(port, get("/runs/r1/events")) as (reader, writer):
+                if dice.random() < 0.9:
+                    await reader.read(dice.randrange(1, 900))
+                for _ in range(dice.randrange(20)):
+                    await asyncio.sleep(0)
+                if dice.random() < 0.3:
+                    writer.transport.abort()
 
-        for block in range(5):
+        await visit()  # whatever is made once is there
+        await until(lambda: here.hub.readers == 0)
+        before = {task.get_name() for task in asyncio.all_tasks()}
+        for block in range(10):
             async with asyncio.TaskGroup() as visits:
-                for number in range(10):
-                    visits.create_task(visit(block * 10 + number))
+                for _ in range(20):
+                    visits.create_task(visit())
                 await stage.say(run, str(block))
         await until(lambda: here.hub.readers == 0)
+        await until(lambda: {task.get_name() for task in asyncio.all_tasks()} <= before)
 
 
+@pytest.mark.behaviour("F13")
 @pytest.mark.case(69)
-async def test_clients_that_read_nothing_hold_nobody_else_up() -> None:
-    async with staged() as stage, site(stage) as here, served(here.app) as port:
-        run = await stage.active()
-        async with (
-            connected(port, get("/runs/r1/events")),
-            connected(port, get("/runs/r1/events")),
-            streaming(port, "/runs/r1/events") as stream,
-        ):
-            await until(lambda: here.hub.readers == 3)
-            await stream.until("outlast.caught-up")
-            for number in range(60):
-                await stage.say(run, f"{number:02}" * 10_000)
-                await stream.until("text")
-            readers = tuple(here.hub._room.readers)
-            await until(lambda: sum(reader.sending_since is not None for reader in readers) == 2)
-            assert len(events(stream.seen)) == 60
+async def test_clients_that_read_nothing_cost_little_and_hold_nobody_else_up() -> None:
+    cycles: list[Any] = []
+    async with staged() as stage, site(stage) as here:
+
+        async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+            cycles.append(getattr(send, "__self__", None))  # uvicorn's, which knows the transport
+            await here.app(scope, receive, send)
+
+        async with served(noting) as port:
+            await stalling(stage, here, port, cycles)
+
+
+async def stalling(stage: Stage, here: Site, port: int, cycles: list[Any]) -> None:
+    """Let two clients take nothing, and one take all, of a megabyte; see what waits for those who take nothing."""
+    run = await stage.active()
+    async with (
+        connected(port, get("/runs/r1/events")),
+        connected(port, get("/runs/r1/events")),
+        streaming(port, "/runs/r1/events") as stream,
+    ):
+        await until(lambda: here.hub.readers == 3)
+        await stream.until("outlast.caught-up")
+        for number in range(60):
+            await stage.say(run, f"{number:02}" * 10_000)
+            await stream.until("text")
+        readers = tuple(here.hub._room.readers)
+        await until(lambda: sum(reader.sending_since is not None for reader in readers) == 2)
+        assert len(events(stream.seen)) == 60
+        waiting = sorted(cycle.transport.get_write_buffer_size() for cycle in cycles)
+        assert waiting[0] == 0
+        assert all(0 < size <= STALLED - ring.CHUNK for size in waiting[1:]), "and a chunk waits behind that"
 
 
 @pytest.mark.behaviour("F15")

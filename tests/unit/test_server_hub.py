@@ -1,5 +1,6 @@
 import asyncio
 from contextvars import ContextVar
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from outlast.server.feed import LINGER
 from outlast.server.hub import FAREWELL_WITHIN, SWEEP_EVERY, Hub
 from outlast.server.place import locate
 from outlast.wire import native
+from tests.disk import opened
 from tests.stage import Handled, Stage, Wire, names, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
@@ -89,6 +91,33 @@ async def test_more_readers_cost_the_store_nothing_more_while_they_are_live(read
             assert handled.runs.loads - loads <= 31 / 2 + 1
             for wire in wires:
                 wire.left.set()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux lists a process's open files there")
+@pytest.mark.behaviour("F12")
+async def test_two_hundred_readers_open_no_connection_to_the_file(tmp_path: Path) -> None:
+    async with opened(tmp_path / "x.db") as store:
+        stage = Stage(store)
+        async with site(stage) as here:
+            run = await stage.active()
+            await stage.say(run, *(str(number) for number in range(600)))
+            wires = [Wire() for _ in range(201)]
+            await serve(here.hub, stage, wires[0])
+            await turns()
+            before = files()
+            assert before, "the database's own"
+            for wire in wires[1:]:
+                await serve(here.hub, stage, wire)
+            await turns(2000)
+            assert all(names(wire.messages).count("text") == 600 for wire in wires)
+            assert files() == before
+            for wire in wires:
+                wire.left.set()
+
+
+def files() -> list[Path]:
+    """Return the files on a disk that this process has open, each as often as it is open."""
+    return sorted(path for each in Path("/proc/self/fd").iterdir() if (path := each.resolve()).is_file())
 
 
 async def test_a_finished_run_is_read_without_a_feed() -> None:

@@ -630,6 +630,7 @@ async def test_two_hundred_readers_that_come_and_go_leave_nothing() -> None:
         assert here.hub.feeds == 0
 
 
+@pytest.mark.behaviour("F13")
 async def test_a_client_that_takes_nothing_is_dropped_and_the_others_are_not() -> None:
     async with staged() as stage, site(stage) as here:
         run = await stage.active()
@@ -644,6 +645,25 @@ async def test_a_client_that_takes_nothing_is_dropped_and_the_others_are_not() -
             await stage.say(run, "a")
             await turns()
             assert [event for _, event in events(other.messages)] == [Event("text", "a")]
+
+
+@pytest.mark.behaviour("F13")
+@pytest.mark.parametrize("stalled", [0, 60])
+async def test_an_event_is_at_its_readers_after_as_many_turns_whoever_stalls_beside_them(stalled: int) -> None:
+    async with staged() as stage, site(stage) as here, AsyncExitStack() as crowd:
+        run = await stage.active()
+        for _ in range(stalled):
+            await crowd.enter_async_context(reading(here, run, Wire.stalled()))
+        wires = [Wire() for _ in range(3)]
+        for wire in wires:
+            await crowd.enter_async_context(reading(here, run, wire))
+        await turns()
+        assert here.hub.readers == stalled + 3
+        for number in range(1, 100):
+            await stage.say(run, "x" * 10_000)
+            await turns(4)
+            assert [len(events(wire.messages)) for wire in wires] == [number] * 3
+        assert asyncio.get_running_loop().time() == 0
 
 
 @pytest.mark.behaviour("F9")
