@@ -8,7 +8,7 @@ import resource
 import selectors
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -45,6 +45,7 @@ class Crowd:
         self._buffer = buffer
         self._sockets: list[socket.socket] = []
         self._selector = selectors.DefaultSelector()
+        self._attended = 0
 
     def __enter__(self) -> Self:
         """Connect everybody, and return when all are answered."""
@@ -74,7 +75,18 @@ class Crowd:
         ends = time.perf_counter() + seconds
         while (left := ends - time.perf_counter()) > 0:
             for key, _ in self._selector.select(left):
-                self._hear(key)
+                self.hear(key)
+
+    def attend(self, connection: socket.socket, turn: Callable[[], bool]) -> None:
+        """While it works, call `turn` whenever something comes over this connection, until it says False."""
+        self._selector.register(connection, selectors.EVENT_READ, turn)
+        self._attended += 1
+
+    def work(self) -> None:
+        """Read, and let those who were given to `attend` have their turns, until all of them are done."""
+        while self._attended:
+            for _ in self._take():
+                pass
 
     def to_the_end(self) -> None:
         """Read until every server's answer is complete."""
@@ -98,9 +110,8 @@ class Crowd:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._buffer)
         connection.settimeout(WITHIN)
         connection.connect((place.hostname, place.port))
-        connection.sendall(
-            f"GET {place.path} HTTP/1.0\r\nhost: {place.netloc}\r\naccept: text/event-stream\r\n\r\n".encode()
-        )
+        path = f"{place.path}?{place.query}" if place.query else place.path
+        connection.sendall(f"GET {path} HTTP/1.0\r\nhost: {place.netloc}\r\naccept: text/event-stream\r\n\r\n".encode())
         connection.setblocking(False)
         return connection
 
@@ -109,11 +120,19 @@ class Crowd:
         ready = self._selector.select(WITHIN)
         check(True, bool(ready), "readers that are told something in time")
         for key, _ in ready:
-            new = self._hear(key)
+            if callable(key.data):
+                self._attend(key)
+                continue
+            new = self.hear(key)
             if new is not None:
                 yield key.data, self.heard[key.data], new
 
-    def _hear(self, key: selectors.SelectorKey) -> int | None:
+    def _attend(self, key: selectors.SelectorKey) -> None:
+        if not key.data():
+            self._selector.unregister(key.fileobj)
+            self._attended -= 1
+
+    def hear(self, key: selectors.SelectorKey) -> int | None:
         """Take what one reader has, and return where that begins; None when its answer is complete."""
         connection, heard = self._sockets[key.data], self.heard[key.data]
         part = connection.recv(PART)

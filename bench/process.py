@@ -47,9 +47,16 @@ class Server:
 @contextmanager
 def serving(*command: str, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
     """Start `python -m command`, yield it when it has said where it answers, and leave nothing of it behind."""
+    with started(sys.executable, "-m", *command, environ=environ) as server:
+        yield server
+
+
+@contextmanager
+def started(*command: str, environ: Mapping[str, str] | None = None, folder: Path = ROOT) -> Iterator[Server]:
+    """Do the same with any command, in `folder`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", *command],
-        cwd=ROOT,
+        command,
+        cwd=folder,
         env=dict(os.environ if environ is None else environ),
         stdout=subprocess.PIPE,
         text=True,

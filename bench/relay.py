@@ -24,10 +24,12 @@ RUN = "crowd"
 class Relay:
     """An `Outlast` with one run that speaks when it is told to, and runs that are only held."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, power: bool = False) -> None:
         self._statements = Statements()
         self._calls: Counter[str] = Counter()
-        store = cast("Store", CountedStore(SQLiteStore(Path(path)), self._calls))
+        store = cast(
+            "Store", CountedStore(SQLiteStore(Path(path), durability="power" if power else "process"), self._calls)
+        )
         self.outlast = Outlast(store, readers_per_owner=100_000, readers_per_node=100_000)
         self.outlast.worker("speak")(self._speak)
         self.outlast.worker("hold")(self._hold)
@@ -52,6 +54,11 @@ class Relay:
             await speaker.say(Event("text", say(number)))
         await speaker.emit(Event("text", say(first + events - 1)))
 
+    async def take(self, text: str) -> None:
+        """Say one text, and return when it is durable."""
+        speaker = await self._speaker
+        await speaker.emit(Event("text", text))
+
     def count(self) -> Mapping[str, float]:
         """Return what the store was asked so far."""
         return told(self._calls, self._statements)
@@ -68,12 +75,12 @@ class Relay:
 
 @asynccontextmanager
 async def relayed(path: str, *options: str) -> AsyncIterator[ASGIApp]:
-    """Run it all from the file at `path`; `held=N` has so many runs beside."""
-    relay = Relay(path)
-    held = sum(int(option.removeprefix("held=")) for option in options)
+    """Run it all from the file at `path`; `held=N` has so many runs beside, `power` waits for the disk."""
+    relay = Relay(path, power="power" in options)
+    held = sum(int(option.removeprefix("held=")) for option in options if option.startswith("held="))
     async with relay.outlast:
         await relay.begin(held=held)
-        yield Stage(relay.outlast.app, relay.say, telling={"/count": relay.count})
+        yield Stage(relay.outlast.app, relay.say, taking=relay.take, telling={"/count": relay.count})
 
 
 async def main(*arguments: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import append, death, disk, fanout, idle, memory, replay, startup, stream
+from bench import append, death, disk, fanout, idle, memory, peers, replay, startup, stream
 from bench.measure import Row
 
 ROWS: Mapping[str, Callable[[float], Row]] = {
@@ -21,6 +21,8 @@ ROWS: Mapping[str, Callable[[float], Row]] = {
     "idle-memory": memory.row,
     "idle-cost": idle.cost,
     "renewal": idle.renewal,
+    "peers-one": peers.one,
+    "peers-many": peers.many,
     "start-import": startup.importing_it,
     "start-serve": startup.serving_it,
     "death-restart": death.restart,

@@ -21,6 +21,8 @@ from outlast.wire import native
 
 Saying: TypeAlias = Callable[[int, int], Awaitable[None]]
 """Says so many texts to the crowd, from that number on."""
+Taking: TypeAlias = Callable[[str], Awaitable[None]]
+"""Says one posted text to the crowd; returns when it is kept."""
 Telling: TypeAlias = Callable[[], Mapping[str, float]]
 """Tells what was measured in this process."""
 CHAIN = bytes(8)
@@ -45,9 +47,17 @@ def frames(first: int, events: int) -> bytes:
 class Stage:
     """An application with these doors, and those of `telling`, in front of `inner`, which has the crowd's."""
 
-    def __init__(self, inner: ASGIApp, saying: Saying, *, telling: Mapping[str, Telling] | None = None) -> None:
+    def __init__(
+        self,
+        inner: ASGIApp,
+        saying: Saying,
+        *,
+        taking: Taking | None = None,
+        telling: Mapping[str, Telling] | None = None,
+    ) -> None:
         self._inner = inner
         self._saying = saying
+        self._taking = taking
         self._telling: Mapping[str, Telling] = {"/lag": self._lag, **(telling or {})}
         self._late: Lateness | None = None
 
@@ -56,6 +66,9 @@ class Stage:
         if scope["type"] == "http" and scope["path"] == "/say":
             asked = parse_qs(scope["query_string"])
             await self._saying(int(asked[b"first"][0]), int(asked[b"events"][0]))
+            await respond(send, b"")
+        elif scope["type"] == "http" and scope["path"] == "/append" and self._taking is not None:
+            await self._taking(json.loads(await body(receive)))
             await respond(send, b"")
         elif scope["type"] == "http" and scope["path"] in self._telling:
             await respond(send, json.dumps(self._telling[scope["path"]]()).encode())
@@ -70,6 +83,16 @@ class Stage:
             told = dict(self._late.told())
         self._late = Lateness().__enter__()
         return told
+
+
+async def body(receive: Receive) -> bytes:
+    """Return the body of a request."""
+    parts = b""
+    while True:
+        message = await receive()
+        parts += message.get("body", b"")
+        if not message.get("more_body", False):
+            return parts
 
 
 async def respond(send: Send, body: bytes) -> None:
