@@ -184,7 +184,10 @@ class Reader:
                 if not (chunk or self._failed or self._farewell is not None):
                     continue  # the view shows nothing of this page, and more lies behind it
             if chunk and self._farewell is None:
-                await self._say(send, chunk)
+                if len(chunk) <= PART:  # nearly always: one call less
+                    await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": True})
+                else:
+                    await self._say(send, chunk)
                 self._page = None
             elif (last := self._last()) is not None:
                 self._departure, frame = last

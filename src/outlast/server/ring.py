@@ -67,6 +67,10 @@ class Ring:
         self._entries: list[Entry] = []
         self._bytes = 0
         self._joined: dict[tuple[int, View], tuple[bytes, int]] = {}
+        # What was asked for last, told by identity: a crowd asks for the same thing, and to hash a view is not cheap.
+        self._given_at = -1
+        self._given_to = WHOLE
+        self._given = (b"", base)
 
     def push(self, entries: Sequence[Entry]) -> None:
         """Add the entries that follow the tail, and let go of the oldest ones beyond the limit."""
@@ -80,6 +84,7 @@ class Ring:
         del self._entries[:dropped]
         self.base += dropped
         self._joined.clear()
+        self._given_at = -1
 
     def after(self, seq: int, view: View = WHOLE) -> tuple[bytes, int] | None:
         """Return frames after `seq`, joined, at least one and up to the chunk, with the seq that this leads to.
@@ -89,6 +94,8 @@ class Ring:
         """
         if seq >= self.tail:
             return b"", seq
+        if seq == self._given_at and view is self._given_to:
+            return self._given
         given = self._joined.get((seq, view))
         if given is None:
             if seq < self.base:
@@ -97,6 +104,7 @@ class Ring:
             if len(self._joined) == JOINED:
                 self._joined.clear()
             self._joined[seq, view] = given
+        self._given_at, self._given_to, self._given = seq, view, given
         return given
 
     def entries(self, seq: int) -> Iterator[Entry]:
