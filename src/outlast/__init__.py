@@ -29,6 +29,8 @@ from outlast.errors import (
     PeerRefused,
     Refusal,
     Retry,
+    RunGone,
+    RunLive,
     RunNotFound,
     SchemaNewer,
     SettingsError,
@@ -51,6 +53,7 @@ from outlast.log.cursor import Cursor
 from outlast.log.event import Event
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
+from outlast.retention import Retention
 from outlast.run import Run, Status
 from outlast.server.identity import Action, Identity
 from outlast.stores.base import StopAnswer, Stopped
@@ -100,8 +103,11 @@ __all__ = [
     "ReceivedGap",
     "RecoveryPolicy",
     "Refusal",
+    "Retention",
     "Retry",
     "Run",
+    "RunGone",
+    "RunLive",
     "RunNotFound",
     "SchemaNewer",
     "SettingsError",

@@ -4,7 +4,7 @@
     ├── SettingsError            the operator's: a setting that cannot work
     ├── Refusal                  the caller's: the request was refused and nothing changed
     │   ├── InputInvalid · CursorInvalid · TooLarge · UnknownWorker
-    │   ├── RunNotFound · IdConflict · ThreadBusy
+    │   ├── RunNotFound · RunGone · RunLive · IdConflict · ThreadBusy
     │   ├── Unauthenticated · NotAdmitted · Forbidden · PeerRefused
     │   ├── TooMany · Capacity
     │   └── NotStarted · Draining · HookFailed
@@ -80,6 +80,18 @@ class RunNotFound(Refusal):
     """There is no such run for this owner."""
 
     code = "run_not_found"
+
+
+class RunGone(Refusal):
+    """The run was there: its retention is over, or it was erased, and its log with it."""
+
+    code = "run_gone"
+
+
+class RunLive(Refusal):
+    """Only a run that has ended can be erased: stop it first."""
+
+    code = "run_live"
 
 
 class IdConflict(Refusal):

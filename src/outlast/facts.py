@@ -210,6 +210,21 @@ class ReaderClosed:
     departure: Departure
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsExpired:
+    """What a look for what is past its retention came to: runs that became tombstones, tombstones that were deleted."""
+
+    runs: int
+    tombstones: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCorrupt:
+    """The row of a run cannot be read; it is passed over, and every other run is looked after."""
+
+    run: str
+
+
 Fact: TypeAlias = (
     NodeStarted
     | NodeDraining
@@ -232,6 +247,8 @@ Fact: TypeAlias = (
     | EventsAppended
     | ReaderOpened
     | ReaderClosed
+    | RunsExpired
+    | RunCorrupt
 )
 
 Report: TypeAlias = Callable[[Fact], None]

@@ -82,6 +82,17 @@ class SQLiteBench:
         spoilt = "CAST(data || x'00' AS BLOB)"
         self._execute(f"UPDATE events SET data = {spoilt} WHERE place = {PLACE}", log, seq)
 
+    async def retype(self, log: str, seq: int) -> None:
+        self._execute("DROP TRIGGER events_stay")
+        self._execute(f"UPDATE events SET data = 'text' WHERE place = {PLACE}", log, seq)
+
+    async def garble(self, run: Run) -> None:
+        self._execute("DROP TRIGGER IF EXISTS settled_runs_stay")
+        self._execute("UPDATE runs SET cause = 'weather' WHERE owner = ? AND id = ?", run.owner, run.id)
+
+    async def lose_log(self, log: str) -> None:
+        self._execute("DELETE FROM logs WHERE id = ?", log)
+
     def _execute(self, statement: str, *values: Any) -> None:
         if self._path is None:
             assert self.store._ground is not None

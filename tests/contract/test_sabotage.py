@@ -9,6 +9,8 @@ from outlast.testing.contract.absorbing import Absorbing
 from outlast.testing.contract.accepting import Accepting
 from outlast.testing.contract.appending import Appending
 from outlast.testing.contract.claiming import Claiming
+from outlast.testing.contract.corrupting import Corrupting
+from outlast.testing.contract.expiring import Expiring
 from outlast.testing.contract.fencing import Fencing
 from outlast.testing.contract.finding import Finding
 from outlast.testing.contract.holding import Holding
@@ -151,6 +153,28 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
     (Waking.test_nodes_are_woken, {"subscribe": lambda store: wrong.Deaf()}, {"change": "a run stopped"}),
     (Waking.test_readers_are_woken, {"logs.subscribe": lambda store, log: wrong.Deaf()}, {"change": "the log grew"}),
     (Sharing.test_the_clock_never_steps_back, {"now": wrong.now_in_reverse}, {}),
+    (Expiring.test_an_erased_run_is_gone_and_its_log_with_it, {"erase": wrong.nothing}, {}),
+    (Expiring.test_an_erased_run_is_gone_and_its_log_with_it, {"load": wrong.load_as_never_been}, {}),
+    (
+        Expiring.test_an_ended_run_is_whole_for_its_retention_and_then_gone,
+        {"expire": wrong.expire_too_early},
+        {},
+    ),
+    (
+        Expiring.test_who_still_drives_a_run_that_is_gone_is_refused,
+        {"release": wrong.nothing},
+        {"late": "release", "since": "gone"},
+    ),
+    (
+        Corrupting.test_due_runs_are_found_behind_those_that_cannot_be_read,
+        {"corrupt": wrong.due_without_naming},
+        {},
+    ),
+    (
+        Corrupting.test_one_is_settled_with_its_terminal_event_and_can_be_read,
+        {"settle_corrupt": wrong.nothing},
+        {},
+    ),
 ]
 
 

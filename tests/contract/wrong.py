@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from outlast.errors import ClaimLost, Fenced, HeadConflict, RunNotFound, StoreCorrupt
+from outlast.errors import ClaimLost, Fenced, HeadConflict, RunGone, RunNotFound, StoreCorrupt
 from outlast.log.event import restore
 from outlast.run import Cause, Completed, RecoveryBudget, Status
 from outlast.stores.base import Charge, Due, Renewal, StopAnswer, Stopped, Store
@@ -193,6 +193,24 @@ async def take_without_tries(store: Store, workers: Any, *, hold: float, limit: 
 
 async def nothing(store: Store, *given: Any, **options: Any) -> None:
     pass
+
+
+# ---- the end of a run's life, runs that cannot be read ------------------------------------------
+
+
+async def load_as_never_been(store: Store, owner: str, id: str) -> Any:
+    try:
+        return await store.runs.load(owner, id)
+    except RunGone:
+        raise RunNotFound("There is no such run.") from None
+
+
+async def expire_too_early(store: Store, *, finished: float, gone: float) -> Any:
+    return await store.runs.expire(finished=finished / 2, gone=gone)
+
+
+async def due_without_naming(store: Store) -> Any:
+    return []
 
 
 # ---- logs ---------------------------------------------------------------------------------------

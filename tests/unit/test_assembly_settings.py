@@ -1,5 +1,6 @@
 """Settings: keywords beat variables beat defaults, and what cannot work is refused with what to change."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from outlast.errors import SettingsError
 from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
+from outlast.retention import Retention
 
 
 def resolve(given: Mapping[str, Any] | None = None, **environ: str) -> Settings:
@@ -46,6 +48,8 @@ def test_a_keyword_that_was_not_given_leaves_the_variable_its_say() -> None:
         ("OUTLAST_RECOVERY_TAKEOVERS", "3", "recovery", RecoveryPolicy(takeovers=3)),
         ("OUTLAST_RECOVERY_BASE", "0.5", "recovery", RecoveryPolicy(base=0.5)),
         ("OUTLAST_LIMITS_EVENTS", "10", "limits", LogLimits(events=10)),
+        ("OUTLAST_RETENTION_FINISHED", "3600", "retention", Retention(finished=3600.0)),
+        ("OUTLAST_RETENTION_GONE", "inf", "retention", Retention(gone=math.inf)),
         ("OUTLAST_LEASE_MARGIN", "2", "lease", LeasePolicy(margin=2.0)),
     ],
 )

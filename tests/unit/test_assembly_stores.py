@@ -42,6 +42,12 @@ def test_any_other_url_is_refused_with_the_forms_there_are(url: str) -> None:
         open_store(url, durability="process")
 
 
+@pytest.mark.parametrize("url", ["sqlite:///x.db?mode=ro", "sqlite:///x.db?", "sqlite:///?cache=shared"])
+def test_options_in_a_url_are_refused_and_are_no_part_of_a_name(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"no options after a '\?'"):
+        open_store(url, durability="process")
+
+
 def test_a_url_without_a_file_is_told_where_the_name_should_be() -> None:
     with pytest.raises(SettingsError, match="where the file's name should be"):
         open_store("sqlite:///", durability="process")

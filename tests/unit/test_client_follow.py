@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from outlast.client.follow import BASE, CAP, LONGEST_PAUSE, Connecting, Live, Waiting, follow
 from outlast.client.link import BEAT, BEATS, ESTABLISH, Trouble
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
-from outlast.errors import CursorInvalid, InputInvalid, Refusal, RunNotFound, Unauthenticated, WireError
+from outlast.errors import CursorInvalid, InputInvalid, Refusal, RunGone, RunNotFound, Unauthenticated, WireError
 from outlast.log.cursor import Cursor, chain, origin
 from outlast.log.event import Event
 from outlast.testing.asgi import StreamingTransport
@@ -461,7 +461,7 @@ async def test_a_token_that_stays_refused_ends_the_follow(headers: Any, requests
     [
         (404, "run_not_found", RunNotFound),
         (403, "peer_refused", Refusal),
-        (410, "run_gone", Refusal),
+        (410, "run_gone", RunGone),
         (400, "cursor_invalid", CursorInvalid),
         (418, "from_tomorrow", Refusal),
     ],

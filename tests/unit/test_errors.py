@@ -19,6 +19,8 @@ CODES = {
     "TooLarge": "too_large",
     "UnknownWorker": "unknown_worker",
     "RunNotFound": "run_not_found",
+    "RunGone": "run_gone",
+    "RunLive": "run_live",
     "IdConflict": "id_conflict",
     "ThreadBusy": "thread_busy",
     "Unauthenticated": "unauthenticated",

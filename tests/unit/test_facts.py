@@ -40,7 +40,7 @@ def test_a_fact_holds_enums_numbers_and_minted_ids(fact: type) -> None:
 
 @pytest.mark.parametrize("fact", EVERY, ids=lambda fact: fact.__name__)
 def test_a_fact_is_about_a_run_a_node_a_loop_of_ours_or_a_hook(fact: type) -> None:
-    assert {"run", "node", "during", "hook"} & set(get_type_hints(fact))
+    assert {"run", "runs", "node", "during", "hook"} & set(get_type_hints(fact))
 
 
 def test_the_union_of_facts_names_each_of_them_once() -> None:

@@ -387,3 +387,45 @@ async def test_the_lineage_of_a_run_is_told_to_its_owner() -> None:
         }
         missing = await here.client.get("/runs/r2/lineage")
         assert (missing.status_code, missing.json()["code"]) == (404, "run_not_found")
+
+
+# ---- erasing ------------------------------------------------------------------------------------
+
+
+CALLS = [
+    ("GET", "/runs/r1", None),
+    ("GET", "/runs/r1/events", None),
+    ("GET", "/runs/r1/events?after=2", "text/event-stream"),
+    ("POST", "/runs/r1/stop", None),
+    ("DELETE", "/runs/r1", None),
+]
+
+
+@pytest.mark.behaviour("L9", "A4")
+async def test_whoever_asks_for_an_erased_run_is_told_that_it_is_gone_and_nothing_starts_again() -> None:
+    async with staged() as stage, site(stage) as here:
+        assert (await here.client.post("/runs", json=START)).status_code == 201
+        run = await stage.claim(await row(here))
+        await stage.say(run, "a")
+        await stage.settle(run)
+        erased = await here.client.delete("/runs/r1")
+        assert (erased.status_code, erased.content) == (204, b"")
+        for method, path, accept in CALLS:
+            answer = await here.client.request(method, path, headers={"accept": accept or "*/*"})
+            assert (answer.status_code, answer.json()["code"]) == (410, "run_gone"), path
+            assert "gone" in answer.json()["detail"]
+        assert await refused(here, "/runs", START) == (410, "run_gone")
+        assert (await here.client.get("/runs")).json()["runs"] == []
+        assert (await stage.store.runs.due(["chat"], limit=9)).runs == []
+
+
+async def test_a_live_run_and_none_are_not_erased() -> None:
+    async with staged() as stage, site(stage) as here:
+        await stage.active()
+        live = await here.client.delete("/runs/r1")
+        assert (live.status_code, live.json()["code"]) == (409, "run_live")
+        assert "stop it first" in live.json()["detail"]
+        for path in ("/runs/r2", "/runs/no%20id"):
+            absent = await here.client.delete(path)
+            assert (absent.status_code, absent.json()["code"]) == (404, "run_not_found")
+        assert (await row(here)).holder is not None

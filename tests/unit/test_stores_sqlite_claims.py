@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outlast.errors import ClaimLost, Fenced, RunNotFound
+from outlast.errors import ClaimLost, Fenced
 from outlast.run import Cause, Completed, RecoveryBudget, Status
 from outlast.stores.base import Charge, NewClaim
 from outlast.stores.sqlite import SQLiteStore
@@ -260,5 +260,5 @@ async def test_refusals_keep_their_first_time_and_are_forgotten_with_the_claim(
 
 
 async def test_a_refusal_of_no_run_is_told(store: SQLiteStore) -> None:
-    with pytest.raises(RunNotFound):
+    with pytest.raises(Fenced):
         await store.runs.refuse(replace(await start(store), id="another"), retry_in=1)

@@ -7,6 +7,7 @@ import pytest
 
 from outlast.errors import StoreCorrupt
 from outlast.lineage import Kind
+from outlast.run import Completed
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.migration import MIGRATIONS
 from outlast.testing.contract.scene import ANN, A, drive, join, start
@@ -58,10 +59,11 @@ async def test_a_lineage_goes_with_its_run(tmp_path: Path) -> None:
     await store.open()
     try:
         await join(store, A)
-        await drive(store, "r1")
+        gone = await drive(store, "r1")
         await drive(store, "r2")
+        await store.runs.settle(gone, gone.token, Completed())
+        await store.runs.erase(ANN, "r1")
         with behind(path) as connection:
-            connection.execute("DELETE FROM runs WHERE id = 'r1'")
             left = connection.execute("SELECT run FROM lineage").fetchall()
             kept = connection.execute("SELECT number FROM runs").fetchall()
         assert [row[0] for row in left] == [row[0] for row in kept]

@@ -18,6 +18,7 @@ from outlast.facts import (
     ReaderClosed,
     ReaderOpened,
     RunClaimed,
+    RunCorrupt,
     RunReleased,
     StoreTroubled,
     WorkerFailed,
@@ -43,7 +44,7 @@ def record(fact: Fact) -> None:
 
 def _level(fact: Fact) -> int:
     match fact:
-        case WorkerFailed():
+        case WorkerFailed() | RunCorrupt():
             return logging.ERROR
         case RunClaimed(exhausted=limit) if limit is not None:
             return logging.WARNING

@@ -21,6 +21,7 @@ from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
+from outlast.retention import Retention
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.conditions import Admit
@@ -68,6 +69,7 @@ class Outlast:
         stall_limit: float | None = None,
         recovery: RecoveryPolicy | None = None,
         limits: LogLimits | None = None,
+        retention: Retention | None = None,
         heartbeat: float | None = None,
         stop_grace: float | None = None,
         grace: float | None = None,
@@ -93,6 +95,7 @@ class Outlast:
                 "stall_limit": stall_limit,
                 "recovery": recovery,
                 "limits": limits,
+                "retention": retention,
                 "heartbeat": heartbeat,
                 "stop_grace": stop_grace,
                 "grace": grace,
@@ -229,8 +232,15 @@ class Outlast:
         """Stop a run: a durable fact when this returns, from whatever process (S1)."""
         return await self._running.intake.stop(owner=owner, id=id, reason=reason)
 
+    async def erase(self, id: str, *, owner: str = "") -> None:
+        """Delete a run that has ended, and its log; its id stays known as gone for `Retention.gone` seconds.
+
+        Raises `RunLive` for a run that has not ended (stop it first), `RunGone`, `RunNotFound`, `StoreUnavailable`.
+        """
+        await self._running.intake.erase(owner=owner, id=id)
+
     async def status(self, id: str, *, owner: str = "") -> dict[str, JSON]:
-        """Return the status document of a run, as `GET /runs/{id}` does. Raises `RunNotFound`."""
+        """Return the status document of a run, as `GET /runs/{id}` does. Raises `RunNotFound`, `RunGone`."""
         serving = self._running
         loaded = await serving.intake.load(owner=owner, id=id)
         head = await serving.store.logs.head(loaded.run.log)

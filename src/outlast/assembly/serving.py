@@ -179,6 +179,7 @@ def _conditions(settings: Settings, instruments: Instruments, admit: Admit | Non
         recovery=settings.recovery,
         lease=settings.lease,
         limits=settings.limits,
+        retention=settings.retention,
         stop_grace=settings.stop_grace,
         admit=admit,
     )

@@ -2,7 +2,7 @@
 
 A keyword of `Outlast(…)` beats its variable `OUTLAST_…`, which beats the default. Nested settings join their names:
 `recovery=RecoveryPolicy(takeovers=3)` is `OUTLAST_RECOVERY_TAKEOVERS=3`, `limits=LogLimits(events=1000)` is
-`OUTLAST_LIMITS_EVENTS=1000`.
+`OUTLAST_LIMITS_EVENTS=1000`, `retention=Retention(finished=86400)` is `OUTLAST_RETENTION_FINISHED=86400`.
 """
 
 import os
@@ -15,6 +15,7 @@ from outlast.errors import SettingsError
 from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
+from outlast.retention import Retention
 from outlast.server.conditions import STOP_GRACE
 from outlast.server.drain import GRACE
 from outlast.server.feed import HEARTBEAT
@@ -44,7 +45,7 @@ LONGEST_HEARTBEAT: Final = 15.0
 """Seconds: proxies cut silent streams at 30 or 60, and a client must be able to miss one (F10)."""
 
 T = TypeVar("T")
-P = TypeVar("P", LeasePolicy, RecoveryPolicy, LogLimits)
+P = TypeVar("P", LeasePolicy, RecoveryPolicy, LogLimits, Retention)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class Settings:
     lease: LeasePolicy = field(default_factory=LeasePolicy)
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     limits: LogLimits = field(default_factory=LogLimits)
+    retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, with a sentence that says what to change (B23)."""
@@ -109,6 +111,7 @@ class Settings:
         values["lease"] = _lease(lease, environ)
         values.setdefault("recovery", _nested(RecoveryPolicy, "RECOVERY_", environ))
         values.setdefault("limits", _nested(LogLimits, "LIMITS_", environ))
+        values.setdefault("retention", _nested(Retention, "RETENTION_", environ))
         return cls(**values)
 
 

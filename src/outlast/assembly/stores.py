@@ -31,6 +31,10 @@ def path_of(url: str) -> Path | None:
             "The store's URL is 'sqlite:///runs.db' for a file here, 'sqlite:////path/runs.db' for an absolute "
             "path, or 'sqlite://' for memory."
         )
+    if "?" in rest:
+        raise SettingsError(
+            "The store's URL takes no options after a '?': durability and the like are settings of their own."
+        )
     path = rest.removeprefix("/")
     if rest and not path:
         raise SettingsError("The store's URL ends where the file's name should be: 'sqlite:///runs.db'.")

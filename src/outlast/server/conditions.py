@@ -8,6 +8,7 @@ from outlast.facts import Report
 from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
+from outlast.retention import Retention
 from outlast.run import Run
 from outlast.server.tracing import Tracing
 
@@ -32,6 +33,7 @@ class Conditions:
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     lease: LeasePolicy = field(default_factory=LeasePolicy)
     limits: LogLimits = field(default_factory=LogLimits)
+    retention: Retention = field(default_factory=Retention)
     stop_grace: float = STOP_GRACE
     admit: Admit | None = None
     measure: Report | None = None

@@ -76,8 +76,8 @@ class Intake:
 
         The same id with the same worker, thread and input is the same run (A1); without `id` a fresh one is minted.
         `traceparent` names the trace that a request belongs to, if it is one; anything else is no trace.
-        Raises `InputInvalid`, `UnknownWorker`, `NotAdmitted`, `HookFailed`, `IdConflict`, `ThreadBusy`, `NotStarted`,
-        `Draining`, `StoreUnavailable`.
+        Raises `InputInvalid`, `UnknownWorker`, `NotAdmitted`, `HookFailed`, `IdConflict`, `RunGone`, `ThreadBusy`,
+        `NotStarted`, `Draining`, `StoreUnavailable`.
         """
         self.check_open(letting_in=True)
         for name in (id, thread):
@@ -112,11 +112,18 @@ class Intake:
         return stopped
 
     async def load(self, *, owner: str, id: str) -> Loaded:
-        """Return a run and the store's clock. Raises `RunNotFound`."""
+        """Return a run and the store's clock. Raises `RunNotFound`, `RunGone`."""
         self.check_open()
         if not is_id(id):
             raise RunNotFound("There is no such run.")
         return await self._runs.load(owner, id)
+
+    async def erase(self, *, owner: str, id: str) -> None:
+        """Delete a settled run and its log. Raises `RunNotFound`, `RunLive`, `RunGone`."""
+        self.check_open()
+        if not is_id(id):
+            raise RunNotFound("There is no such run.")
+        await self._runs.erase(owner, id)
 
     async def list(
         self,

@@ -18,7 +18,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.errors import OwnershipError, StoreError, code_of
-from outlast.facts import NodeBuried, NodeDraining, NodeStarted, NodeStopped, RunClaimed, RunReleased, StoreTroubled
+from outlast.facts import (
+    NodeBuried,
+    NodeDraining,
+    NodeStarted,
+    NodeStopped,
+    RunClaimed,
+    RunCorrupt,
+    RunReleased,
+    StoreTroubled,
+)
 from outlast.fleet import Fleet
 from outlast.lease import is_live
 from outlast.recovery import cause_of
@@ -27,6 +36,7 @@ from outlast.server.claim import Claimant
 from outlast.server.conditions import Conditions
 from outlast.server.controller import Controller
 from outlast.server.drain import Drain
+from outlast.server.expiry import Expiry
 from outlast.server.outbox import Outbox
 from outlast.server.pulse import Pulse
 from outlast.server.renewal import Keeper, Pacer, Renewed
@@ -90,6 +100,7 @@ class Node:
         self._keeper: Keeper | None = None
         self._passed_over = 0
         self._trouble = Trouble("look", conditions.report)
+        self._corrupt: set[str] = set()
         self._looked_at = 0.0
         self._answered_at = 0.0
         self._takes_over_from = 0.0
@@ -123,6 +134,7 @@ class Node:
                     tasks.create_task(self._look(tasks), name="look"),
                     tasks.create_task(outbox.run(), name="outbox"),
                     tasks.create_task(sweeper.run(), name="sweeper"),
+                    tasks.create_task(Expiry(runs, self._conditions).run(), name="expiry"),
                     tasks.create_task(self.pulse.run(self._beat), name="pulse"),
                 ]
                 on_started()
@@ -191,6 +203,7 @@ class Node:
             return self._look_every
         due = await runs.due(self._workers.keys(), limit=LOOK_AT + len(self._starting) + self._passed_over)
         self._has_looked(now=due.now)  # before any of them is claimed (rule 3)
+        await self._report_corrupt()
         self._passed_over = 0
         for run in due.runs:
             if run.log in self._starting or run.log in self._controllers:
@@ -217,6 +230,13 @@ class Node:
             controller = self._controllers.get(run.log)
             if controller is not None and run.stop is not None:
                 controller.stop(run.stop.reason)
+
+    async def _report_corrupt(self) -> None:
+        """Report each run whose row cannot be read, once: it is in nobody's way, and somebody must hear of it."""
+        corrupt = set(await self._store.runs.corrupt())
+        for log in corrupt - self._corrupt:
+            self._conditions.report(RunCorrupt(run=log))
+        self._corrupt = corrupt
 
     def _has_looked(self, *, now: float) -> None:
         lease = self._conditions.lease

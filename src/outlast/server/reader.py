@@ -21,7 +21,7 @@ from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from outlast.errors import StoreCorrupt, StoreError
+from outlast.errors import RunGone, StoreCorrupt, StoreError
 from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.run import Run
 from outlast.server.feed import Feed
@@ -223,7 +223,7 @@ class Reader:
         await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
         try:
             page = self._page = self._room.pages.find((self._log, self._seq, self._view)) or await self._read()
-        except StoreError as error:
+        except (StoreError, RunGone) as error:  # a run that is gone is told so when the client comes back
             self._failed = True
             self._room.report(StoreTroubled(during="reader", error=error.code))
             return b""

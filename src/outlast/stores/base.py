@@ -8,8 +8,8 @@ Promises of both:
 
 1.  **One clock.** Every time read or compared is the store's. It never steps back, and two machines' wall clocks
     are never compared. `now()` tells it.
-2.  **All or nothing.** A method is one transaction. When it raises a `Refusal`, an `OwnershipError` or a
-    `LogRefused`, nothing of it was written.
+2.  **All or nothing.** A method is one transaction. When it raises a `Refusal` or an `OwnershipError`,
+    nothing of it was written.
 3.  **Durable before answered.** When a method returns, what it wrote survives the death of every process.
 4.  **Unknown is not refused.** `StoreUnavailable` says that what was asked may or may not have happened. Every
     method may then be called again with the same arguments: it recognises its own work and charges nothing twice.
@@ -17,6 +17,11 @@ Promises of both:
     with another claim id.
 6.  **Terminal is absorbing.** Nothing changes a settled run, and nothing follows its terminal event, whoever asks.
 7.  **Scoped.** A run's key is owner and id together. Another owner's run is not found, like one that never was.
+8.  **Gone stays gone.** Of a run that was erased or has expired a tombstone is left. As long as it stands, `start`,
+    `load`, `stop` and `erase` of that owner and id, and `head` and `read` of that log, raise `RunGone`, and the id
+    names no other run. Whoever still drives, settles or writes it is refused like one who was fenced (L8).
+9.  **Corrupt is told.** What cannot be read is `StoreCorrupt` to who asks for it by name. Who asks for many (`list`,
+    `load_all`, `due`, `stops`, `take_aborts`) gets the others, and `corrupt` names the logs of those left out (L13).
 
 Wake-ups are hints: they may be lost, doubled or early. Who waits for one looks again after a while all the same.
 """
@@ -88,6 +93,15 @@ class NewClaim:
     node: str
     budget: RecoveryBudget
     not_before: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """What one step of clean-up did, and whether another would find work at once."""
+
+    runs: int = 0
+    tombstones: int = 0
+    more: bool = False
 
 
 class Charge(StrEnum):
@@ -210,7 +224,7 @@ class RunStore(Protocol):
         ...
 
     async def load(self, owner: str, id: str) -> Loaded:
-        """Return the row and the store's clock. Raises `RunNotFound`."""
+        """Return the row and the store's clock. Raises `RunNotFound`, `RunGone`, `StoreCorrupt`."""
         ...
 
     async def load_all(self, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
@@ -223,6 +237,7 @@ class RunStore(Protocol):
         """Return the owner's runs, newest first, at most `limit`.
 
         Only those older than run `before`, in `status`, and of `thread`, where these are given.
+        A page that ends with a run which is gone meanwhile is continued all the same.
         """
         ...
 
@@ -247,7 +262,8 @@ class RunStore(Protocol):
         Raises `ClaimLost`, writing nothing, unless all of this is true: the epoch is the one read; the run is not
         settled; no stop is set; nobody holds it with a live lease; `not_before` is past (for a parked run,
         `wake_at`); the claiming node's own lease is live. Budget, epoch and holder change together or not at all
-        (B13). `cause` and any refusals are cleared. Called again after a lost answer it returns the same row (H21).
+        (B13); calls and waits are never written lower than stored. `cause` and any refusals are cleared. Called again
+        after a lost answer it returns the same row (H21).
         """
         ...
 
@@ -308,6 +324,40 @@ class RunStore(Protocol):
 
     async def stops(self, node: str) -> Sequence[Run]:
         """Return the runs that `node` holds and for which a stop is set."""
+        ...
+
+    # ---- the end of a run's life ------------------------------------------------------------
+
+    async def erase(self, owner: str, id: str) -> None:
+        """Delete a settled run, its log with it; a tombstone stays.
+
+        Raises `RunLive` while it is not settled, and for at most `ABORT_WAIT` seconds after that while its abort is
+        in the outbox. Asked again, as after a lost answer, it raises `RunGone`.
+        """
+        ...
+
+    async def expire(self, *, finished: float, gone: float) -> Expired:
+        """Do one bounded step of clean-up, and say whether more is to be done.
+
+        A run settled for `finished` seconds is erased, unless its abort is in the outbox; that is waited for
+        `ABORT_WAIT` seconds longer. A tombstone is deleted after `gone` seconds. Room that became free is given back.
+        Nothing is written when there is nothing to do. Any number of nodes may do this at the same time.
+        """
+        ...
+
+    # ---- runs that cannot be read -----------------------------------------------------------
+
+    async def corrupt(self) -> Sequence[str]:
+        """Return the logs of runs whose rows this handle came upon and could not read, those it remembers."""
+        ...
+
+    async def settle_corrupt(self, log: str, outcome: Outcome, *, claim: str) -> None:
+        """Settle the run of `log`, whose row cannot be read and which no live lease holds.
+
+        What can be read of the row is kept, the rest is emptied, so that the run can be read from then on; its epoch
+        rises by one and `claim` becomes its claim id. The terminal event is written if the log allows it, and no
+        abort is queued. Raises `ClaimLost` for a run that can be read, is held or is settled, `RunNotFound`.
+        """
         ...
 
     # ---- refusals of prerequisites ----------------------------------------------------------
@@ -394,7 +444,7 @@ class LogStore(Protocol):
         ...
 
     async def head(self, log: str) -> Head:
-        """Return where the log stands. Raises `RunNotFound` for an unknown log."""
+        """Return where the log stands. Raises `RunNotFound` for an unknown log, `RunGone` for a deleted one."""
         ...
 
     async def append(self, log: str, token: Token, previous: Cursor, events: Sequence[Event]) -> Cursor:
@@ -471,5 +521,7 @@ class Store(Protocol):
 
 EARLY_STOP_TTL: Final = 600.0
 """Seconds a stop waits for its run to be started."""
+ABORT_WAIT: Final = 900.0
+"""Seconds the deletion of a run waits for its worker to be told: about as long as that is tried."""
 EARLY_STOPS: Final = 100
 """Early stops kept per owner."""

@@ -27,6 +27,8 @@ STATUSES: Final[Mapping[type[errors.OutlastError], HTTPStatus]] = {
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.UnknownWorker: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.RunNotFound: HTTPStatus.NOT_FOUND,
+    errors.RunGone: HTTPStatus.GONE,
+    errors.RunLive: HTTPStatus.CONFLICT,
     errors.IdConflict: HTTPStatus.CONFLICT,
     errors.ThreadBusy: HTTPStatus.CONFLICT,
     errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,

@@ -1,4 +1,4 @@
-"""Runs over HTTP: started, listed, looked up, stopped."""
+"""Runs over HTTP: started, listed, looked up, stopped, erased."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -58,6 +58,7 @@ class Runs:
             RunDoor(method="POST", path="/runs", action=Action.START, answer=self.start),
             RunDoor(method="GET", path="/runs", action=Action.LIST, answer=self.list),
             RunDoor(method="GET", path="/runs/{id}", action=Action.READ, answer=self.look),
+            RunDoor(method="DELETE", path="/runs/{id}", action=Action.ERASE, answer=self.erase),
             RunDoor(method="GET", path="/runs/{id}/lineage", action=Action.READ, answer=self.trace),
             RunDoor(method="POST", path="/runs/{id}/stop", action=Action.STOP, answer=self.stop),
         ]
@@ -138,6 +139,11 @@ class Runs:
         }
         accepted = stopped.answer is StopAnswer.ACCEPTED
         return answer(encode_json(document), status=HTTPStatus.ACCEPTED if accepted else HTTPStatus.OK)
+
+    async def erase(self, request: Request, owner: str) -> ASGIApp:
+        """Erase a run that has ended, and its log: 204; 409 while it is live, 410 once it is gone."""
+        await self._intake.erase(owner=owner, id=request.path_params["id"])
+        return Response(status_code=HTTPStatus.NO_CONTENT, headers={"cache-control": "no-store"})
 
     async def _document(self, started: Started) -> dict[str, JSON]:
         run = started.run

@@ -1,11 +1,12 @@
 """Which workers no node has, for how long, and the runs that wait for them in vain."""
 
 import json
+import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from outlast.run import Run
-from outlast.stores.sqlite.rows import run_of
+from outlast.stores.sqlite.rows import Corrupt, page
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
@@ -27,7 +28,11 @@ def note(transaction: Transaction, workers: Collection[str], *, every: float) ->
     transaction.execute(NOTE_ABSENCES, asked)
 
 
-def forsaken(query: Query, *, after: float, limit: int) -> Sequence[Run]:
+def forsaken(query: Query, *, after: float, limit: int, corrupt: Corrupt) -> Sequence[Run]:
     """Return runs whose worker has been on no node for `after` seconds."""
-    rows = query.execute(FIND_FORSAKEN, {"now": query.now, "after": after, "limit": limit}).fetchall()
-    return [run_of(row, now=query.now) for row in rows]
+    asked = {"now": query.now, "after": after}
+
+    def fetch(limit: int) -> Sequence[sqlite3.Row]:
+        return query.execute(FIND_FORSAKEN, {**asked, "limit": limit}).fetchall()
+
+    return page(fetch, limit, now=query.now, corrupt=corrupt)

@@ -11,7 +11,17 @@ from outlast.log.cursor import origin
 from outlast.run import Cancelled, Run, Status, terminal
 from outlast.stores.base import EARLY_STOP_TTL, Loaded, NewRun, Started
 from outlast.stores.sqlite import events
-from outlast.stores.sqlite.rows import find, outcome_columns, read, require, run_of
+from outlast.stores.sqlite.rows import (
+    Corrupt,
+    check_not_gone,
+    find,
+    outcome_columns,
+    page,
+    read,
+    readable,
+    require,
+    run_of,
+)
 from outlast.stores.sqlite.statement import load as load_statement
 from outlast.stores.sqlite.transaction import Query, Transaction
 
@@ -32,6 +42,7 @@ def start(transaction: Transaction, new: NewRun) -> Started:
         if known["digest"] != new.digest:
             raise IdConflict("This id already names a run with another worker, thread or input.")
         return Started(run=run_of(known, now=transaction.now), created=False)
+    check_not_gone(transaction, new.owner, new.id)
     if new.thread is not None:
         _check_thread(transaction, new.owner, new.thread)
     number = _insert(transaction, new, _early_stop(transaction, new))
@@ -44,30 +55,47 @@ def load(query: Query, owner: str, id: str) -> Loaded:
     return Loaded(run=run_of(require(query, owner, id), now=query.now), now=query.now)
 
 
-def load_all(query: Query, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
+def load_all(query: Query, keys: Collection[tuple[str, str]], *, corrupt: Corrupt) -> Sequence[Loaded]:
     """Return each run that is found, and the time they were read."""
     rows = query.execute(FIND_RUNS, {"keys": json.dumps(list(keys))})
-    return [Loaded(run=run_of(row, now=query.now), now=query.now) for row in rows]
+    return [Loaded(run=run, now=query.now) for run in readable(rows, now=query.now, corrupt=corrupt)]
 
 
 def list_runs(
-    query: Query, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None
+    query: Query,
+    owner: str,
+    *,
+    status: Status | None,
+    before: str | None,
+    limit: int,
+    thread: str | None,
+    corrupt: Corrupt,
 ) -> Sequence[Run]:
     """Return a page of the owner's runs."""
-    last = None if before is None else require(query, owner, before)
+    last = None if before is None else _place(query, owner, before)
     statement = LIST_RUNS if status is None else LIST_RUNS_OF_STATUS
-    rows = query.execute(
-        statement if thread is None else LIST_RUNS_OF_THREAD,
-        {
-            "owner": owner,
-            "thread": thread,
-            "status": status,
-            "created_at": math.inf if last is None else last["created_at"],
-            "number": LAST_NUMBER if last is None else last["number"],
-            "limit": limit,
-        },
-    ).fetchall()
-    return [run_of(row, now=query.now) for row in rows]
+    if thread is not None:
+        statement = LIST_RUNS_OF_THREAD
+    asked = {
+        "owner": owner,
+        "thread": thread,
+        "status": status,
+        "created_at": math.inf if last is None else last["created_at"],
+        "number": LAST_NUMBER if last is None else last["number"],
+    }
+
+    def fetch(limit: int) -> Sequence[sqlite3.Row]:
+        return query.execute(statement, {**asked, "limit": limit}).fetchall()
+
+    return page(fetch, limit, now=query.now, corrupt=corrupt)
+
+
+def _place(query: Query, owner: str, id: str) -> sqlite3.Row:
+    """Return where a run stands in its owner's list, or stood before it was gone. Raises `RunNotFound`."""
+    place: sqlite3.Row | None = query.execute(
+        "SELECT created_at, number FROM tombstones WHERE owner = ? AND id = ?", (owner, id)
+    ).fetchone()
+    return require(query, owner, id) if place is None else place
 
 
 def _check_thread(transaction: Transaction, owner: str, thread: str) -> None:

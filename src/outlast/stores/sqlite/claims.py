@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from outlast.errors import ClaimLost, Fenced
@@ -10,7 +10,7 @@ from outlast.lineage import kind_of
 from outlast.run import Cause, Run, Token
 from outlast.stores.base import Charge, Due, NewClaim
 from outlast.stores.sqlite import lineage
-from outlast.stores.sqlite.rows import causes_column, require, run_of
+from outlast.stores.sqlite.rows import Corrupt, causes_column, page, require_same, run_of
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
@@ -21,10 +21,14 @@ REFUSE_RUN: Final = load("refuse_run")
 RELEASE_RUN: Final = load("release_run")
 
 
-def due(query: Query, workers: Collection[str], *, limit: int) -> Due:
+def due(query: Query, workers: Collection[str], *, limit: int, corrupt: Corrupt) -> Due:
     """Return due runs, and when the next one is; a full page is to be followed by another at once."""
-    asked = {"workers": json.dumps(sorted(workers)), "now": query.now, "limit": limit}
-    runs = [run_of(row, now=query.now) for row in query.execute(FIND_DUE, asked).fetchall()]
+    asked = {"workers": json.dumps(sorted(workers)), "now": query.now}
+
+    def fetch(limit: int) -> Sequence[sqlite3.Row]:
+        return query.execute(FIND_DUE, {**asked, "limit": limit}).fetchall()
+
+    runs = page(fetch, limit, now=query.now, corrupt=corrupt)
     next_at = query.now if len(runs) >= limit else query.execute(FIND_NEXT_DUE, asked).fetchone()["at"]
     return Due(runs=runs, now=query.now, next_at=next_at)
 
@@ -37,6 +41,7 @@ def claim(transaction: Transaction, run: Run, claim: NewClaim) -> Run:
         {
             "owner": run.owner,
             "id": run.id,
+            "log": run.log,
             "epoch": run.epoch,
             "claim": claim.claim,
             "node": claim.node,
@@ -55,10 +60,17 @@ def claim(transaction: Transaction, run: Run, claim: NewClaim) -> Run:
         transaction.execute("DELETE FROM refusals WHERE run = ?", (claimed["number"],))
         kind, cause = kind_of(run.budget, budget)
         lineage.add(transaction, claimed["number"], kind, cause=cause, node=claim.node)
-    row = require(transaction, run.owner, run.id)
+    row = _this_run(transaction, run)
     if claimed is None and not is_own(row, Token(epoch=run.epoch + 1, claim=claim.claim)):
         raise ClaimLost("The run changed between reading and claiming it, or may not be claimed now.")
     return run_of(row, now=transaction.now)
+
+
+def _this_run(transaction: Transaction, run: Run) -> sqlite3.Row:
+    try:
+        return require_same(transaction, run)
+    except Fenced as error:
+        raise ClaimLost("The run is gone.") from error
 
 
 def charge(transaction: Transaction, run: Run, token: Token, *, number: int, limit: int) -> Charge:
@@ -80,7 +92,7 @@ def charge(transaction: Transaction, run: Run, token: Token, *, number: int, lim
 
 def release(transaction: Transaction, run: Run, token: Token, cause: Cause) -> None:
     """Give a run up, unless this claim has let go of it already."""
-    row = require(transaction, run.owner, run.id)
+    row = require_same(transaction, run)
     check_token(row, token)
     if row["holder"] is not None:
         transaction.execute(RELEASE_RUN, {"number": row["number"], "cause": cause, "now": transaction.now})
@@ -89,7 +101,7 @@ def release(transaction: Transaction, run: Run, token: Token, cause: Cause) -> N
 
 def refuse(transaction: Transaction, run: Run, *, retry_in: float) -> float:
     """Note a refusal of the run as it was read; once it was claimed the refusal is about the past."""
-    require(transaction, run.owner, run.id)
+    require_same(transaction, run)
     refused = transaction.execute(
         REFUSE_RUN,
         {
@@ -118,8 +130,8 @@ def check_token(row: sqlite3.Row, token: Token) -> None:
 
 
 def require_held(query: Query, run: Run, token: Token) -> sqlite3.Row:
-    """Return the row of an unsettled run whose newest claim is `token`. Raises `Fenced`, `RunNotFound`."""
-    row = require(query, run.owner, run.id)
+    """Return the row of an unsettled run whose newest claim is `token`. Raises `Fenced`."""
+    row = require_same(query, run)
     check_token(row, token)
     if row["settled_at"] is not None:
         raise Fenced("The run has its outcome.")

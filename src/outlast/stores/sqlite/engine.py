@@ -27,6 +27,7 @@ from outlast.stores.sqlite.bell import Bells
 from outlast.stores.sqlite.checkpoint import Checkpointer
 from outlast.stores.sqlite.clock import StoreClock
 from outlast.stores.sqlite.connection import chained, is_busy, translate
+from outlast.stores.sqlite.identity import CHECK_EVERY, Identity
 from outlast.stores.sqlite.patience import BUSY_LIMIT, patiently, pause
 from outlast.stores.sqlite.power import PowerSync
 from outlast.stores.sqlite.transaction import Query, Transaction, Written
@@ -45,7 +46,7 @@ Reply: TypeAlias = tuple["asyncio.Future[Any]", object, Exception | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What an engine stands on, once its file is open. In memory there is neither a checkpointer nor a sync."""
+    """What an engine stands on, once its file is open. In memory there is no checkpointer, sync or identity."""
 
     loop: asyncio.AbstractEventLoop
     connection: sqlite3.Connection
@@ -53,6 +54,7 @@ class Ground:
     clock: StoreClock
     checkpointer: Checkpointer | None
     power: PowerSync | None
+    identity: Identity | None = None
 
 
 class Engine:
@@ -67,6 +69,7 @@ class Engine:
         self._turn: asyncio.Handle | None = None
         self._refusals = 0
         self._busy_since = 0.0
+        self._checks_at = 0.0
 
     # ---- its life ---------------------------------------------------------------------------
 
@@ -81,6 +84,7 @@ class Engine:
         """Take operations from now on."""
         self._ground = ground
         self._closing = False
+        self._checks_at = 0.0
 
     async def end(self) -> None:
         """Take no more, and return when everything taken is answered."""
@@ -126,8 +130,15 @@ class Engine:
 
     def _query(self, work: Callable[[Query], T]) -> T:
         ground = self.ground
+        self._check_file(ground)
         with self.lock:
             return work(Query(ground.connection, now=ground.clock.now()))
+
+    def _check_file(self, ground: Ground) -> None:
+        """Raise `StoreUnavailable` when the file is another's by now; looks again at once until it is not."""
+        if ground.identity is not None and (now := ground.loop.time()) >= self._checks_at:
+            ground.identity.check()
+            self._checks_at = now + CHECK_EVERY
 
     # ---- a turn -----------------------------------------------------------------------------
     #
@@ -140,6 +151,7 @@ class Engine:
         ground, queue = self.ground, self._queue
         group: list[Operation] = []
         try:
+            self._check_file(ground)
             with self.lock:
                 replies = self._transact(ground, queue, group)
         except Exception as error:  # noqa: BLE001 - whatever an operation raises is its caller's

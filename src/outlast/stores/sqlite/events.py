@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
-from outlast.errors import Fenced, HeadConflict, RunNotFound, StoreCorrupt
+from outlast.errors import Fenced, HeadConflict, RunGone, RunNotFound, StoreCorrupt
 from outlast.log.cursor import Cursor, advance, origin
 from outlast.log.event import Event, StoredEvent, restore
 from outlast.log.limits import Usage
@@ -26,12 +26,16 @@ PLACE_BITS: Final = 32
 """`events.place` is the log's number shifted by this, plus the seq."""
 SEQ_LIMIT: Final = 1 << PLACE_BITS
 
+_LOG_COLUMNS: Final = (("seq", int), ("chain", bytes), ("first", int), ("bytes", int), ("opened_at", float))
+_EVENT_KINDS: Final = (int, bytes, str, str, int, float, bytes)
+"""What was written, as SQLite gives it back: a column takes values of any kind, so a damaged file may hold them."""
+
 # ---- writing ------------------------------------------------------------------------------------
 
 
 def fence(transaction: Transaction, log: str, token: Token) -> None:
     """Let nothing older than `token` in any more."""
-    row = find(transaction, log)
+    row = _find_to_write(transaction, log)
     check_fence(row, token)
     transaction.execute(FENCE_LOG, {"number": row["number"], "epoch": token.epoch, "claim": token.claim})
 
@@ -55,7 +59,7 @@ def append(
     compared with it.
     """
     if number is None:
-        number = int(find(transaction, log)["number"])
+        number = int(_find_to_write(transaction, log)["number"])
     head = cursors[-1] if cursors else previous
     epoch, now = token.epoch, transaction.now
     extended = transaction.execute(
@@ -113,7 +117,7 @@ def check_fence(row: sqlite3.Row, token: Token) -> None:
 
 def _answer_again(transaction: Transaction, log: str, token: Token, head: Cursor) -> Cursor:
     """Say why an append found nothing to extend; one that has been written already is answered as it was."""
-    row = find(transaction, log)
+    row = _find_to_write(transaction, log)
     check_fence(row, token)
     if row["sealed"]:
         raise Fenced("The log is sealed: nothing follows its terminal event.")
@@ -132,11 +136,23 @@ def seqs(query: Query, logs: Collection[str]) -> Mapping[str, int]:
 
 
 def find(query: Query, log: str) -> sqlite3.Row:
-    """Return the row of a log. Raises `RunNotFound`."""
+    """Return the row of a log. Raises `RunNotFound`, `RunGone`, `StoreCorrupt`."""
     row: sqlite3.Row | None = query.execute("SELECT * FROM logs WHERE id = ?", (log,)).fetchone()
     if row is None:
+        if query.execute("SELECT 1 FROM tombstones WHERE log = ?", (log,)).fetchone() is not None:
+            raise RunGone("This log is gone.")
         raise RunNotFound("There is no such log.")
+    for column, kind in _LOG_COLUMNS:
+        if not isinstance(row[column], kind):
+            raise StoreCorrupt("The row of a log cannot be read.")
     return row
+
+
+def _find_to_write(transaction: Transaction, log: str) -> sqlite3.Row:
+    try:
+        return find(transaction, log)
+    except RunGone as error:
+        raise Fenced("The log is gone: nothing is written to it any more.") from error
 
 
 def head(query: Query, log: str) -> Head:
@@ -162,7 +178,9 @@ def chain_at(query: Query, log: str, seq: int) -> bytes | None:
         "SELECT chain FROM events WHERE place = (SELECT number << ? FROM logs WHERE id = ?) + ?",
         (PLACE_BITS, log, seq),
     ).fetchone()
-    return None if row is None else bytes(row["chain"])
+    if row is not None and not isinstance(row["chain"], bytes):
+        raise StoreCorrupt("An event of a log cannot be read.")
+    return None if row is None else row["chain"]
 
 
 def read(query: Query, log: str, *, after: int, limit: int, max_bytes: int) -> Sequence[StoredEvent]:
@@ -191,8 +209,10 @@ def read(query: Query, log: str, *, after: int, limit: int, max_bytes: int) -> S
 
 
 def _stored(row: sqlite3.Row, previous: Cursor) -> StoredEvent:
-    seq, chain, type, content_type, epoch, time, data = row
-    event = restore(type, data, content_type)
+    if tuple(map(type, row)) != _EVENT_KINDS:
+        raise StoreCorrupt("An event of a log cannot be read.")
+    seq, chain, name, content_type, epoch, time, data = row
+    event = restore(name, data, content_type)
     if previous.chain is None or (cursor := advance(previous, event)) != Cursor(seq, chain):
         raise StoreCorrupt("An event of a log is missing, or is not the one that was written.")
     return StoredEvent(cursor=cursor, event=event, epoch=epoch, time=time)

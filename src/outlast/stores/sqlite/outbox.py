@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from outlast.stores.base import Abort
-from outlast.stores.sqlite.rows import read
+from outlast.stores.sqlite.rows import Corrupt, readable
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
@@ -19,8 +19,13 @@ def is_due(query: Query, workers: Collection[str]) -> bool:
     return query.execute(FIND_ABORT, asked).fetchone() is not None
 
 
-def take(transaction: Transaction, workers: Collection[str], *, hold: float, limit: int) -> Sequence[Abort]:
-    """Return due rows and hide them from everybody for `hold` seconds."""
+def take(
+    transaction: Transaction, workers: Collection[str], *, hold: float, limit: int, corrupt: Corrupt
+) -> Sequence[Abort]:
+    """Return due rows and hide them from everybody for `hold` seconds.
+
+    A row whose run cannot be read is deleted: nobody knows what the worker is to be told.
+    """
     asked = {
         "workers": json.dumps(sorted(workers)),
         "now": transaction.now,
@@ -28,7 +33,14 @@ def take(transaction: Transaction, workers: Collection[str], *, hold: float, lim
         "limit": limit,
     }
     taken = transaction.execute(TAKE_ABORTS, asked).fetchall()
-    return [Abort(id=row["id"], run=read(transaction, row["run"]), tries=row["tries"]) for row in taken]
+    aborts = list[Abort]()
+    for row in taken:
+        found = transaction.execute("SELECT * FROM run_rows WHERE number = ?", (row["run"],)).fetchall()
+        for run in readable(found, now=transaction.now, corrupt=corrupt):
+            aborts.append(Abort(id=row["id"], run=run, tries=row["tries"]))
+    for unreadable in {row["id"] for row in taken} - {abort.id for abort in aborts}:
+        transaction.execute("DELETE FROM outbox WHERE id = ?", (unreadable,))
+    return aborts
 
 
 def delay(transaction: Transaction, abort: Abort, *, retry_in: float) -> None:

@@ -11,7 +11,16 @@ from outlast.run import Cancelled, Completed, Outcome, Run, StopIntent, Token, a
 from outlast.stores.base import EARLY_STOP_TTL, EARLY_STOPS, StopAnswer, Stopped
 from outlast.stores.sqlite import events, lineage
 from outlast.stores.sqlite.claims import check_token, is_own
-from outlast.stores.sqlite.rows import find, outcome_columns, read, require, run_of
+from outlast.stores.sqlite.rows import (
+    Corrupt,
+    check_not_gone,
+    find,
+    outcome_columns,
+    read,
+    readable,
+    require_same,
+    run_of,
+)
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
@@ -22,7 +31,7 @@ SETTLE_RUN: Final = load("settle_run")
 
 def settle(transaction: Transaction, run: Run, token: Token, outcome: Outcome) -> Run:
     """Settle a run for the controller that holds it."""
-    row = require(transaction, run.owner, run.id)
+    row = require_same(transaction, run)
     check_token(row, token)
     found = run_of(row, now=transaction.now)
     if found.status.is_terminal:
@@ -34,7 +43,9 @@ def settle(transaction: Transaction, run: Run, token: Token, outcome: Outcome) -
 
 def settle_unheld(transaction: Transaction, run: Run, outcome: Outcome, *, claim: str) -> Run:
     """Settle a run as it was read, which nobody holds."""
-    row = require(transaction, run.owner, run.id)
+    row = find(transaction, run.owner, run.id)
+    if row is None or row["log"] != run.log:
+        raise ClaimLost("The run is gone.")
     found = run_of(row, now=transaction.now)
     token = Token(epoch=run.epoch + 1, claim=claim)
     if found.status.is_terminal and is_own(row, token):
@@ -49,6 +60,7 @@ def stop(transaction: Transaction, owner: str, id: str, *, reason: str | None, c
     """Make a stop a durable fact; `claim` becomes the claim id of a run that it settles."""
     row = find(transaction, owner, id)
     if row is None:
+        check_not_gone(transaction, owner, id)
         _remember(transaction, owner, id, reason)
         return Stopped(answer=StopAnswer.ACCEPTED, run=None)
     run = run_of(row, now=transaction.now)
@@ -69,12 +81,12 @@ def stop(transaction: Transaction, owner: str, id: str, *, reason: str | None, c
     return Stopped(answer=StopAnswer.ACCEPTED, run=read(transaction, row["number"]))
 
 
-def stops(query: Query, node: str) -> Sequence[Run]:
+def stops(query: Query, node: str, *, corrupt: Corrupt) -> Sequence[Run]:
     """Return the runs that a node holds and is to stop."""
     rows = query.execute(
         "SELECT * FROM run_rows WHERE holder = ? AND stop_at IS NOT NULL AND settled_at IS NULL", (node,)
     ).fetchall()
-    return [run_of(row, now=query.now) for row in rows]
+    return readable(rows, now=query.now, corrupt=corrupt)
 
 
 def _settle(

@@ -16,6 +16,7 @@ from outlast.stores.base import Renewal
 from outlast.stores.sqlite import nodes
 from outlast.stores.sqlite.clock import StoreClock
 from outlast.stores.sqlite.connection import translate
+from outlast.stores.sqlite.identity import Identity
 from outlast.stores.sqlite.transaction import Transaction
 
 TIMEOUT: Final = 1.0
@@ -34,6 +35,7 @@ class SQLiteRenewer:
         connect: Callable[[], sqlite3.Connection],
         lock: threading.Lock,
         owned: bool,
+        identity: Identity | None = None,
     ) -> None:
         self._node = node
         self._ttl = ttl
@@ -41,6 +43,7 @@ class SQLiteRenewer:
         self._connect = connect
         self._lock = lock
         self._owned = owned
+        self._identity = identity
         self._connection: sqlite3.Connection | None = None
         self._closed = False
 
@@ -61,6 +64,8 @@ class SQLiteRenewer:
                 connection.close()
 
     def _renew(self, *, stalled: bool, lag: float) -> Renewal:
+        if self._identity is not None:
+            self._identity.check()
         if self._connection is None:
             self._connection = self._connect()
         with closing(Transaction(self._connection)) as transaction:

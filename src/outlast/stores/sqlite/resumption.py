@@ -3,6 +3,7 @@
 import sqlite3
 from typing import Final
 
+from outlast.errors import StoreCorrupt
 from outlast.run import Checkpoint, Run, Token
 from outlast.stores.sqlite.claims import require_held
 from outlast.stores.sqlite.rows import require
@@ -23,4 +24,6 @@ def last(query: Query, run: Run) -> Checkpoint | None:
     """Return the checkpoint kept of a run, None when there is none."""
     number = require(query, run.owner, run.id)["number"]
     row: sqlite3.Row | None = query.execute("SELECT seq, state FROM checkpoints WHERE run = ?", (number,)).fetchone()
-    return None if row is None else Checkpoint(seq=row["seq"], state=bytes(row["state"]))
+    if row is not None and not isinstance(row["state"], bytes):
+        raise StoreCorrupt("The checkpoint of a run cannot be read.")
+    return None if row is None else Checkpoint(seq=row["seq"], state=row["state"])

@@ -3,16 +3,18 @@
 Rules:
 1. The window of the recovery budget that cannot be read is a fresh one: at worst a run is tried a few times more.
    What is counted for life is never guessed: a number that cannot be read is `StoreCorrupt` (B12).
+   So is any other value of a kind that was never written: a column takes values of every kind.
 2. A run whose holder gave its lease up as stalled was left for that cause, unless its row names another.
 """
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from typing import Any, assert_never
+from collections.abc import Callable, Iterable, Sequence
+from types import NoneType
+from typing import Any, Final, TypeAlias, assert_never
 
 from outlast import lease
-from outlast.errors import RunNotFound, StoreCorrupt
+from outlast.errors import Fenced, RunGone, RunNotFound, StoreCorrupt
 from outlast.run import (
     Cancelled,
     Cause,
@@ -29,6 +31,33 @@ from outlast.run import (
 )
 from outlast.stores.sqlite.transaction import Query
 
+Corrupt: TypeAlias = Callable[[str], None]
+"""Told the log of a run whose row was left out because it cannot be read."""
+
+_TIME: Final = (float, int)
+_KINDS: Final = (
+    ("owner", str),
+    ("id", str),
+    ("log", str),
+    ("worker", str),
+    ("input", bytes),
+    ("digest", bytes),
+    ("thread", (str, NoneType)),
+    ("metadata", bytes),
+    ("traceparent", (str, NoneType)),
+    ("claim", (str, NoneType)),
+    ("holder", (str, NoneType)),
+    ("lease_until", (*_TIME, NoneType)),
+    ("not_before", _TIME),
+    ("wake_at", (*_TIME, NoneType)),
+    ("stop_at", (*_TIME, NoneType)),
+    ("stop_reason", (str, NoneType)),
+    ("result", (bytes, NoneType)),
+    ("created_at", _TIME),
+    ("updated_at", _TIME),
+    ("settled_at", (*_TIME, NoneType)),
+)
+
 # ---- finding ------------------------------------------------------------------------------------
 
 
@@ -39,11 +68,26 @@ def find(query: Query, owner: str, id: str) -> sqlite3.Row | None:
 
 
 def require(query: Query, owner: str, id: str) -> sqlite3.Row:
-    """Return the row of one run. Raises `RunNotFound`."""
+    """Return the row of one run. Raises `RunNotFound`, `RunGone`."""
     row = find(query, owner, id)
     if row is None:
+        check_not_gone(query, owner, id)
         raise RunNotFound("There is no such run.")
     return row
+
+
+def require_same(query: Query, run: Run) -> sqlite3.Row:
+    """Return the row of this very run, not of another that has its id meanwhile. Raises `Fenced`."""
+    row = find(query, run.owner, run.id)
+    if row is None or row["log"] != run.log:
+        raise Fenced("The run is gone.")
+    return row
+
+
+def check_not_gone(query: Query, owner: str, id: str) -> None:
+    """Raise `RunGone` when there is a tombstone of this owner and id."""
+    if query.execute("SELECT 1 FROM tombstones WHERE owner = ? AND id = ?", (owner, id)).fetchone() is not None:
+        raise RunGone("This run is gone: it was erased, or has been kept for as long as runs are kept.")
 
 
 def read(query: Query, number: int) -> Run:
@@ -57,6 +101,8 @@ def read(query: Query, number: int) -> Run:
 
 def run_of(row: sqlite3.Row, *, now: float) -> Run:
     """Return the run that `row` is, at the store's time `now`. Raises `StoreCorrupt`."""
+    if not all(isinstance(row[column], kind) for column, kind in _KINDS):
+        raise StoreCorrupt("The row of a run cannot be read.")
     try:
         return Run(
             owner=row["owner"],
@@ -85,6 +131,28 @@ def run_of(row: sqlite3.Row, *, now: float) -> Run:
         )
     except (ValueError, TypeError, KeyError) as error:
         raise StoreCorrupt("The row of a run cannot be read.") from error
+
+
+def readable(rows: Iterable[sqlite3.Row], *, now: float, corrupt: Corrupt) -> list[Run]:
+    """Return the runs that `rows` are; those that cannot be read are left out, and `corrupt` is told."""
+    runs = list[Run]()
+    for row in rows:
+        try:
+            runs.append(run_of(row, now=now))
+        except StoreCorrupt:
+            corrupt(str(row["log"]))
+    return runs
+
+
+def page(fetch: Callable[[int], Sequence[sqlite3.Row]], limit: int, *, now: float, corrupt: Corrupt) -> list[Run]:
+    """Return as many readable runs as there are, at most `limit`; `fetch` returns the first so many rows."""
+    asked = limit
+    while True:
+        rows = fetch(asked)
+        runs = readable(rows, now=now, corrupt=corrupt)
+        if len(rows) < asked or len(runs) >= limit:
+            return runs[:limit]
+        asked *= 2  # those that cannot be read are in the way of others
 
 
 def _cause(row: sqlite3.Row, *, now: float) -> Cause | None:

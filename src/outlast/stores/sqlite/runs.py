@@ -2,14 +2,27 @@
 
 import secrets
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
+from outlast.errors import StoreUnavailable
 from outlast.lineage import Lineage
 from outlast.run import Cause, Checkpoint, Outcome, Run, Status, Token
-from outlast.stores.base import Abort, Charge, Due, Loaded, NewClaim, NewRun, Node, Started, Stopped
-from outlast.stores.sqlite import absences, acceptance, claims, lineage, nodes, outbox, outcomes, resumption
+from outlast.stores.base import Abort, Charge, Due, Expired, Loaded, NewClaim, NewRun, Node, Started, Stopped
+from outlast.stores.sqlite import (
+    absences,
+    acceptance,
+    claims,
+    corruption,
+    expiry,
+    lineage,
+    nodes,
+    outbox,
+    outcomes,
+    resumption,
+)
 from outlast.stores.sqlite.bell import Bells, Subscription
-from outlast.stores.sqlite.engine import Engine
+from outlast.stores.sqlite.corruption import Unreadable
+from outlast.stores.sqlite.engine import ROWS, Engine
 from outlast.stores.sqlite.locks import NodeLocks
 
 
@@ -20,6 +33,7 @@ class SQLiteRuns:
         self._engine = engine
         self._bells = bells
         self._locks = locks
+        self._unreadable = Unreadable()
 
     async def now(self) -> float:
         return self._engine.ground.clock.now()
@@ -33,17 +47,21 @@ class SQLiteRuns:
         return await self._engine.read(lambda query: acceptance.load(query, owner, id))
 
     async def load_all(self, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
-        return await self._engine.read(lambda query: acceptance.load_all(query, keys))
+        return await self._engine.read(lambda query: acceptance.load_all(query, keys, corrupt=self._unreadable.meet))
 
     async def list(
         self, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None = None
     ) -> Sequence[Run]:
         return await self._engine.read(
-            lambda query: acceptance.list_runs(query, owner, status=status, before=before, limit=limit, thread=thread)
+            lambda query: acceptance.list_runs(
+                query, owner, status=status, before=before, limit=limit, thread=thread, corrupt=self._unreadable.meet
+            )
         )
 
     async def due(self, workers: Collection[str], *, limit: int) -> Due:
-        return await self._engine.read(lambda query: claims.due(query, workers, limit=limit))
+        return await self._engine.read(
+            lambda query: claims.due(query, workers, limit=limit, corrupt=self._unreadable.meet)
+        )
 
     async def lineage(self, owner: str, id: str) -> Lineage:
         return await self._engine.read(lambda query: lineage.find(query, owner, id))
@@ -77,6 +95,30 @@ class SQLiteRuns:
     async def last_checkpoint(self, run: Run) -> Checkpoint | None:
         return await self._engine.read(lambda query: resumption.last(query, run))
 
+    # ---- erasing, expiring ------------------------------------------------------------------
+
+    async def erase(self, owner: str, id: str) -> None:
+        number = await self._engine.write(lambda transaction: expiry.erase(transaction, owner, id))
+        with suppress(StoreUnavailable):  # it is gone; what is left of its log is deleted by `expire`
+            while not await self._engine.write(lambda transaction: expiry.empty(transaction, number), rows=ROWS):
+                pass
+
+    async def expire(self, *, finished: float, gone: float) -> Expired:
+        if not await self._engine.read(lambda query: expiry.is_due(query, finished=finished, gone=gone)):
+            return Expired()
+        return await self._engine.write(
+            lambda transaction: expiry.expire(transaction, finished=finished, gone=gone), rows=ROWS
+        )
+
+    # ---- what cannot be read ----------------------------------------------------------------
+
+    async def corrupt(self) -> Sequence[str]:
+        return self._unreadable.logs
+
+    async def settle_corrupt(self, log: str, outcome: Outcome, *, claim: str) -> None:
+        await self._engine.write(lambda transaction: corruption.settle(transaction, log, outcome, claim=claim))
+        self._unreadable.forget(log)
+
     # ---- stopping, refusing -----------------------------------------------------------------
 
     async def stop(self, owner: str, id: str, *, reason: str | None) -> Stopped:
@@ -86,7 +128,7 @@ class SQLiteRuns:
         )
 
     async def stops(self, node: str) -> Sequence[Run]:
-        return await self._engine.read(lambda query: outcomes.stops(query, node))
+        return await self._engine.read(lambda query: outcomes.stops(query, node, corrupt=self._unreadable.meet))
 
     async def refuse(self, run: Run, *, retry_in: float) -> float:
         return await self._engine.write(lambda transaction: claims.refuse(transaction, run, retry_in=retry_in))
@@ -98,14 +140,18 @@ class SQLiteRuns:
             await self._engine.write(lambda transaction: absences.note(transaction, workers, every=every))
 
     async def forsaken(self, *, after: float, limit: int) -> Sequence[Run]:
-        return await self._engine.read(lambda query: absences.forsaken(query, after=after, limit=limit))
+        return await self._engine.read(
+            lambda query: absences.forsaken(query, after=after, limit=limit, corrupt=self._unreadable.meet)
+        )
 
     # ---- outbox -----------------------------------------------------------------------------
 
     async def take_aborts(self, workers: Collection[str], *, hold: float, limit: int) -> Sequence[Abort]:
         if not await self._engine.read(lambda query: outbox.is_due(query, workers)):
             return []
-        return await self._engine.write(lambda transaction: outbox.take(transaction, workers, hold=hold, limit=limit))
+        return await self._engine.write(
+            lambda transaction: outbox.take(transaction, workers, hold=hold, limit=limit, corrupt=self._unreadable.meet)
+        )
 
     async def delay_abort(self, abort: Abort, *, retry_in: float) -> None:
         await self._engine.write(lambda transaction: outbox.delay(transaction, abort, retry_in=retry_in))

@@ -13,6 +13,7 @@ from outlast.stores.sqlite.checkpoint import Checkpointer
 from outlast.stores.sqlite.clock import Clock, StoreClock, anchor, system_clock
 from outlast.stores.sqlite.connection import connect
 from outlast.stores.sqlite.engine import Engine, Ground
+from outlast.stores.sqlite.identity import Identity
 from outlast.stores.sqlite.locks import NodeLocks
 from outlast.stores.sqlite.logs import SQLiteLogs
 from outlast.stores.sqlite.migration import migrate
@@ -91,6 +92,7 @@ class SQLiteStore:
             ttl=ttl,
             clock=ground.clock,
             connect=(lambda: ground.connection) if path is None else (lambda: connect(path, timeout=TIMEOUT)),
+            identity=ground.identity,
             lock=self._engine.lock if path is None else threading.Lock(),
             owned=path is not None,
         )
@@ -107,9 +109,10 @@ class SQLiteStore:
             raise
 
     def _stand_on(self, connection: sqlite3.Connection, clock: StoreClock) -> Ground:
-        checkpointer = power = None
+        checkpointer = power = identity = None
         if self._path is not None:
             try:
+                identity = Identity(self._path)
                 power = PowerSync(self._path, partial(mark, connection)) if self._durability == "power" else None
             except OSError as error:
                 connection.close()
@@ -124,6 +127,7 @@ class SQLiteStore:
             clock=clock,
             checkpointer=checkpointer,
             power=power,
+            identity=identity,
         )
 
     def _watch_others(self) -> None:

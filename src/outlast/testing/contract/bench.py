@@ -39,6 +39,18 @@ class Workbench(Protocol):
         """Change the payload of one stored event behind the store's back."""
         ...
 
+    async def retype(self, log: str, seq: int) -> None:
+        """Make the payload of one stored event a value that is no bytes, behind the store's back."""
+        ...
+
+    async def garble(self, run: Run) -> None:
+        """Write something into the row of `run` that nobody can read, behind the store's back."""
+        ...
+
+    async def lose_log(self, log: str) -> None:
+        """Delete what the store knows of a log, its events apart, behind the store's back."""
+        ...
+
 
 @pytest.mark.anyio
 class Contract:

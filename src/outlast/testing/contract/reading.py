@@ -115,6 +115,15 @@ class Reading(Contract):
             await store.logs.read(run.log, after=seq - 1, limit=1, max_bytes=MANY_BYTES)
 
     @pytest.mark.behaviour("L13")
+    async def test_an_event_that_is_no_bytes_is_reported(self, store: Store, bench: Workbench) -> None:
+        run = await _five(store)
+        await bench.retype(run.log, 3)
+        with pytest.raises(StoreCorrupt):
+            await events(store, run)
+        with pytest.raises(StoreCorrupt):
+            await store.logs.read(run.log, after=2, limit=1, max_bytes=MANY_BYTES)
+
+    @pytest.mark.behaviour("L13")
     async def test_what_stands_before_a_lost_event_is_still_read(self, store: Store, bench: Workbench) -> None:
         run = await _five(store)
         await bench.lose(run.log, 4)

@@ -4,6 +4,8 @@ from outlast.testing.contract.absorbing import Absorbing
 from outlast.testing.contract.accepting import Accepting
 from outlast.testing.contract.appending import Appending
 from outlast.testing.contract.claiming import Claiming
+from outlast.testing.contract.corrupting import Corrupting
+from outlast.testing.contract.expiring import Expiring
 from outlast.testing.contract.fencing import Fencing
 from outlast.testing.contract.finding import Finding
 from outlast.testing.contract.holding import Holding
@@ -41,5 +43,7 @@ class StoreContract(
     Outbox,
     Waking,
     Sharing,
+    Expiring,
+    Corrupting,
 ):
     """What every engine passes: inherit it in a class whose name begins with `Test`, and give it a fixture `bench`."""

@@ -16,7 +16,7 @@ UPDATE runs SET
     not_before = :not_before,
     wake_at = NULL,
     updated_at = :now
-WHERE owner = :owner AND id = :id
+WHERE owner = :owner AND id = :id AND log = :log
     AND epoch = :epoch
     AND settled_at IS NULL
     AND stop_at IS NULL

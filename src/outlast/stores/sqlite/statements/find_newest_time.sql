@@ -5,4 +5,5 @@ SELECT max(at) AS at FROM (
     UNION ALL SELECT max(renewed_at) FROM nodes
     UNION ALL SELECT max(last) FROM refusals
     UNION ALL SELECT max(at) FROM early_stops
+    UNION ALL SELECT max(gone_at) FROM tombstones
 )
