@@ -16,6 +16,8 @@ from outlast import (
     NotStarted,
     Outlast,
     ReceivedEvent,
+    RunGone,
+    RunLive,
     RunNotFound,
     SettingsError,
     Status,
@@ -132,6 +134,24 @@ async def test_a_handler_of_the_hosts_own_answers_with_the_log_of_a_run() -> Non
         assert b"event: outlast.end" in streamed.content
         assert (await http.get("/mine/r1")).json()["ended"]
         assert (await http.get("/mine/none")).status_code == 404
+
+
+@pytest.mark.behaviour("L9")
+async def test_an_ended_run_is_erased_from_the_hosts_own_handler_and_a_live_one_is_not() -> None:
+    outlast = made()
+    async with outlast:
+        await outlast.start("patient", id="live")
+        with pytest.raises(RunLive):
+            await outlast.erase("live")
+        await outlast.start("echo", "x", id="r1")
+        await settled(outlast, "r1")
+        with pytest.raises(RunNotFound):
+            await outlast.erase("r1", owner="eve")
+        await outlast.erase("r1")
+        with pytest.raises(RunGone):
+            await outlast.status("r1")
+        with pytest.raises(RunGone):
+            await outlast.start("echo", "x", id="r1")
 
 
 async def test_another_owners_run_is_not_found() -> None:

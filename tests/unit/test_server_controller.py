@@ -262,9 +262,14 @@ async def test_a_run_that_could_not_even_be_released_is_released_by_the_look_loo
 
 
 @pytest.mark.behaviour("L4", "L5", "H13")
-async def test_a_run_at_its_limit_ends_typed_with_its_prefix() -> None:
-    worker = playing([Say("a"), Say("b"), Say("c"), Hang()])
-    ended = await drive(worker, limits=LogLimits(events=2))
+@pytest.mark.parametrize(
+    "limits",
+    [LogLimits(events=2), LogLimits(bytes=7, event_bytes=7), LogLimits(age=60.0)],
+    ids=["events", "bytes", "age"],
+)
+async def test_a_run_at_its_limit_ends_typed_with_its_prefix(limits: LogLimits) -> None:
+    worker = playing([Say("a"), Say("b"), Work(61.0), Say("c"), Hang()])
+    ended = await drive(worker, limits=limits)
     assert isinstance(ended.row.outcome, Failed)
     assert ended.row.outcome.code is FailureCode.LOG_FULL
     assert ended.types() == ["run.started", "text", "text", "run.failed"]
@@ -278,6 +283,18 @@ async def test_an_event_larger_than_any_may_be_is_refused_as_that() -> None:
     assert isinstance(ended.row.outcome, Failed)
     assert ended.row.outcome.code is FailureCode.EVENT_TOO_LARGE
     assert ended.types() == ["run.started", "text", "run.failed"]
+
+
+@pytest.mark.behaviour("L5")
+@pytest.mark.fault("X14")
+async def test_an_event_of_eight_mebibytes_is_taken_and_a_byte_more_is_refused() -> None:
+    largest = Event("blob", bytes(8 * 1024 * 1024))
+    worker = playing([Say("x" * 1024 * 1024), Say(largest), Say(Event("blob", bytes(8 * 1024 * 1024 + 1))), Hang()])
+    ended = await drive(worker)
+    assert isinstance(ended.row.outcome, Failed)
+    assert ended.row.outcome.code is FailureCode.EVENT_TOO_LARGE
+    assert ended.types() == ["run.started", "text", "blob", "run.failed"]
+    assert len(worker.calls) == 1
 
 
 # ---- stops --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from outlast.facts import (
     ControllerResumed,
     ControllerStoodDown,
     RunClaimed,
+    RunCorrupt,
     RunReleased,
     StoreTroubled,
 )
@@ -19,10 +20,12 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Status
 from outlast.server.node import ANSWERED_WITHIN, LOOK_EVERY
 from outlast.server.renewal import Renewed
+from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import ErrorAfter, ErrorBefore, Gate, LateAnswer, Moment, Script, Standstill
 from outlast.testing.invariants import check
 from outlast.testing.worker import Chatter, Emit, Hang, Raise, Return, ScriptedWorker, Work
+from tests.disk import ground
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -346,3 +349,21 @@ async def test_a_node_that_stands_still_while_it_joins_goes_on_afterwards() -> N
         await cluster.start("chat", "r1")
         await cluster.outcome("r1", within=2)
         check(await cluster.finish())
+
+
+# ---- rows that cannot be read -------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("L13")
+async def test_a_run_that_cannot_be_read_is_reported_once_and_the_others_are_driven() -> None:
+    async with Cluster({"chat": ScriptedWorker(lambda _call: [Return(1)])}) as cluster:
+        lost = await cluster.start("chat", "lost")
+        await cluster.start("chat", "r1")
+        assert isinstance(cluster.store, SQLiteStore)
+        ground(cluster.store).connection.execute("UPDATE runs SET cause = 'weather' WHERE id = 'lost'")
+        member = await cluster.join("a")
+        await cluster.outcome("r1", within=5)
+        await asyncio.sleep(60)
+        await cluster.start("chat", "r2")
+        await cluster.outcome("r2", within=5)
+        assert [fact for fact in member.facts if isinstance(fact, RunCorrupt)] == [RunCorrupt(run=lost.log)]

@@ -257,3 +257,44 @@ async def test_a_new_log_is_empty_and_open(store: SQLiteStore) -> None:
     head = await store.logs.head(run.log)
     assert (head.cursor, head.first, head.sealed) == (origin(run.log), 1, False)
     assert (head.usage.events, head.usage.bytes, head.usage.opened_at) == (0, 0, run.created_at)
+
+
+# ---- what an event costs ----
+
+
+class Steps:
+    """Counts the steps of SQLite's machine, in hundreds."""
+
+    def __init__(self, store: SQLiteStore) -> None:
+        self.count = 0
+        ground(store).connection.set_progress_handler(self._step, 100)
+
+    def _step(self) -> None:
+        self.count += 1
+
+    def taken(self) -> int:
+        """Return the steps since it was last asked."""
+        taken, self.count = self.count, 0
+        return taken
+
+
+@pytest.mark.behaviour("L5")
+@pytest.mark.fault("X14")
+async def test_the_last_of_a_hundred_thousand_events_cost_what_the_first_cost(store: SQLiteStore) -> None:
+    run = await drive(store)
+    batch = texts(*"x" * 500)
+    cursor = await store.logs.append(run.log, run.token, origin(run.log), batch)
+    steps, appends, reads = Steps(store), list[int](), list[int]()
+    for _ in range(199):
+        cursor = await store.logs.append(run.log, run.token, cursor, batch)
+        appends.append(steps.taken())
+    for after in range(0, 100_000, 10_000):
+        page = await store.logs.read(run.log, after=after, limit=500, max_bytes=MANY_BYTES)
+        assert [stored.seq for stored in page] == list(range(after + 1, after + 501))
+        reads.append(steps.taken())
+    assert cursor.seq == 100_000
+    assert 0 < max(appends) <= 1.05 * min(appends)
+    assert 0 < max(reads) <= 1.2 * min(reads)  # where a page begins its predecessor's chain is looked up
+    await store.logs.chain_at(run.log, 99_999)
+    await store.logs.head(run.log)
+    assert steps.taken() <= 2

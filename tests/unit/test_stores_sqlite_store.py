@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -280,3 +281,105 @@ async def test_errors_are_ours_whatever_is_wrong_with_the_file(path: Path) -> No
         ):
             with pytest.raises(OutlastError):
                 await refused
+
+
+# ---- a disk that is full, a folder that is read-only ----
+
+
+FILLER = """
+import resource, sqlite3
+from outlast.errors import StoreUnavailable
+
+def allow(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+async def main():
+    path = sys.argv[1]
+    store = SQLiteStore(path)
+    await store.open()
+    token, head = Token(epoch=1, claim="c"), origin("log")
+    await store.runs.start(NewRun(owner="ann", id="r1", log="log", worker="w", input=b"", digest=b""))
+    for fills in range(3):
+        allow(os.path.getsize(path + "-wal") + 200_000)
+        refused = 0
+        while refused < 3:
+            try:
+                head = await store.logs.append("log", token, head, [Event("bytes", b"x" * 30_000)])
+            except StoreUnavailable as error:
+                refused, code = refused + 1, error.code
+        say(f"{code} {head}")
+        assert (await store.logs.head("log")).cursor == head
+        allow(resource.RLIM_INFINITY)
+        head = await store.logs.append("log", token, head, [Event("text", "there is room again")])
+        say(f"resumed {head}")
+    await store.close()
+    say("done")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.behaviour("L14")
+@pytest.mark.fault("X7")
+async def test_a_file_that_can_grow_no_more_refuses_typed_and_resumes_when_it_can(path: Path) -> None:
+    with program(FILLER, path) as process:
+        words = (await asyncio.to_thread(rest, process)).split("\n")
+        assert process.wait() == 0
+    assert [word.split()[0] for word in words if word] == [*["store_unavailable", "resumed"] * 3, "done"]
+    async with opened(path, clock=None) as store:
+        assert ground(store).connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert str((await store.logs.head("log")).cursor) == words[5].split()[1]
+        stored = await store.logs.read("log", after=0, limit=2**31, max_bytes=MANY_BYTES)
+        assert [event.event.type for event in stored].count("text") == 3
+
+
+GUEST = """
+import encodings.ascii  # while there is a right to read it
+from outlast.errors import OutlastError
+
+async def main():
+    store = SQLiteStore(sys.argv[1])
+    if os.getuid() == 0:
+        os.setuid(65534)  # nobody: to root every folder can be written to
+    try:
+        await store.open()
+        await store.runs.start(NewRun(owner="ann", id="r2", log="log2", worker="w", input=b"", digest=b""))
+        say("written")
+    except OutlastError as error:
+        say(f"{error.code}: {error}")
+    await store.close()
+asyncio.run(main())
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Read every file of a folder; what SQLite shares among its readers is none."""
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file() and each.suffix != ".db-shm"}
+
+
+def allow(folder: Path, *, folders: int, files: int) -> None:
+    """Set what everybody may do in a folder."""
+    for each in (folder, *folder.rglob("*")):
+        each.chmod(folders if each.is_dir() else files)
+
+
+@pytest.mark.behaviour("L14")
+@pytest.mark.fault("X7")
+@pytest.mark.parametrize("what", ["a new file in a read-only folder", "a read-only folder", "a read-only file"])
+async def test_what_is_read_only_is_told_and_left_as_it_is(what: str) -> None:
+    with TemporaryDirectory() as name:  # which nobody may enter, as they may not pytest's own
+        folder = Path(name)
+        path = folder / "x.db"
+        if "new" not in what:
+            async with opened(path, clock=None) as store:
+                await start(store)
+        before = contents(folder)
+        allow(folder, folders=0o777 if what == "a read-only file" else 0o555, files=0o444)
+        with program(GUEST, path) as process:
+            said = rest(process)
+            assert process.wait() == 0
+        allow(folder, folders=0o755, files=0o644)
+        assert said.startswith(("store_read_only: The store's file", "store_unavailable: The store's file"))
+        assert before.items() <= contents(folder).items()
+        async with opened(path, clock=None) as store:
+            await start(store, "r3")
+            assert ground(store).connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"

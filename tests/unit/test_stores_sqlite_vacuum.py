@@ -21,7 +21,9 @@ MIB = 1024 * 1024
 def pages(store: SQLiteStore) -> tuple[int, int]:
     """Tell how many pages the file has, and how many of them are free."""
     connection = ground(store).connection
-    return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count"))  # type: ignore[return-value]
+    return connection.execute("PRAGMA page_count").fetchone()[0], connection.execute(
+        "PRAGMA freelist_count"
+    ).fetchone()[0]
 
 
 async def fill(store: SQLiteStore, id: str, megabytes: int) -> None:
