@@ -72,6 +72,17 @@ async def paced(run: ActiveRun) -> AsyncIterator[Event]:
         await asyncio.sleep(PACE)
 
 
+@outlast.worker("steps", kind="resume")
+async def steps(run: ActiveRun) -> None:
+    """Take as many steps as the input tells, a checkpoint after each; the first attempt never ends its last."""
+    total = int(str(run.input))
+    for step in range(int(str(run.state or 0)), total):
+        await run.emit(f"step {step} ")
+        if run.attempt == 1 and step == total - 1:
+            await asyncio.Event().wait()  # a kill ends it
+        await run.checkpoint(step + 1)
+
+
 @outlast.worker("blocking")
 async def blocking(run: ActiveRun) -> AsyncIterator[str]:
     """Stand in the event loop's way for three leases, as a careless library does."""

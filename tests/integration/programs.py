@@ -110,10 +110,10 @@ class House:
     environ: Mapping[str, str]
     ends: AsyncExitStack
 
-    async def serve(self, *, death: str | None = None) -> Program:
-        """Start one more server and return it when it answers."""
+    async def serve(self, *, port: int = 0, death: str | None = None) -> Program:
+        """Start one more server, at any free port unless it is named, and return it when it answers."""
         environ = {**self.environ, "OUTLAST_STORE": f"sqlite:///{self.folder}/runs.db", "TEST_DEATH": death or ""}
-        arguments = ("serve", "tests.integration.application:outlast", "--port", "0", "--verbose")
+        arguments = ("serve", "tests.integration.application:outlast", "--port", str(port), "--verbose")
         server = await self.ends.enter_async_context(outlast(self.folder, *arguments, environ=environ))
         await server.until("http://")  # the line comes when requests are answered
         return server

@@ -24,8 +24,8 @@ const NEAR = 60;
 const BATCH = 2_000;
 /** Events that wait to be laid out before no more are read. */
 const WAITING = 8_000;
-/** Newest checkpoints on the timeline: each is asked for its time. */
-const CHECKPOINTS = 20;
+/** Newest checkpoints on the timeline: their times come in one answer, and more marks could not be told apart. */
+const CHECKPOINTS = 50;
 /** What is counted, as it is shown and as it is read out. @type {Record<string, [string, string]>} */
 const METERS = {
   takeovers: ["takeovers", "takeovers in this window"],
@@ -74,6 +74,7 @@ export class View {
   /** @type {import("./timeline.js").Entry[]} */ #lineage = [];
   /** The time of each checkpoint by its seq, null while it is asked for. @type {Map<number, number | null>} */
   #checkpoints = new Map();
+  #asking = false;
   /** Hears of the run's document. @type {(run: any) => void} */
   learned;
 
@@ -234,14 +235,28 @@ export class View {
     this.#askForTimes();
   }
 
-  /** A stream does not tell when an event was said; a page of one does. */
+  /** A stream does not tell when an event was said; a page of one kind of event does. */
   async #askForTimes() {
-    for (const [seq, at] of [...this.#checkpoints].slice(-CHECKPOINTS)) {
-      if (at !== null || this.#closed) continue;
-      const page = await ask(this.#at(`/events?after=${seq - 1}&limit=1`)).catch(() => null);
-      const time = page?.events?.[0]?.time;
-      if (time) this.#checkpoints.set(seq, Date.parse(time));
+    if (this.#asking) return; // whoever asks now goes on until nothing is missing
+    this.#asking = true;
+    for (let missing = this.#untimed(); missing.length > 0 && !this.#closed; ) {
+      const path = `/events?types=run.checkpoint&after=${missing[0] - 1}`;
+      const page = await ask(this.#at(path)).catch(() => null);
+      for (const { seq, time } of page?.events ?? []) {
+        if (this.#checkpoints.has(seq)) this.#checkpoints.set(seq, Date.parse(time));
+      }
+      const left = this.#untimed();
+      if (left[0] === missing[0]) break; // no answer: the next event of the run asks again
+      missing = left;
     }
+    this.#asking = false;
+    if (this.#run?.worker && !this.#closed) this.#show();
+  }
+
+  /** The newest checkpoints whose time nobody told yet. */
+  #untimed() {
+    const newest = [...this.#checkpoints].slice(-CHECKPOINTS);
+    return newest.flatMap(([seq, at]) => (at === null ? [seq] : []));
   }
 
   /** @param {any} gap @param {LogEvent[]} snapshot */
