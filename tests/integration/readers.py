@@ -1,12 +1,16 @@
 """What clients of a real server start there, and what they see of it."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
 
 from outlast import ReceivedEvent, follow
+from outlast.cli.audit import audit_remote, audit_store
+from outlast.lineage import Lineage
 from tests.integration.programs import Program
 
 
@@ -66,3 +70,15 @@ def agree(received: Sequence[ReceivedEvent], stored: Sequence[dict[str, Any]]) -
     assert [(each.type, each.data) for each in received] == [(event["type"], event["data"]) for event in stored]
     terminals = {"run.completed", "run.failed", "run.cancelled"}
     assert [index for index, event in enumerate(stored, 1) if event["type"] in terminals] == [len(stored)]
+
+
+async def audited(server: Program, folder: Path, run: str) -> Lineage:
+    """Audit the run over HTTP and on its file, assert that both find the same sound run, and return its lineage."""
+    found = await asyncio.to_thread(audit_remote, run, url=server.url, token=None)
+    on_file = await asyncio.to_thread(audit_store, run, f"sqlite:///{folder}/runs.db", owner="")
+    assert (found.findings, found.notes) == (on_file.findings, on_file.notes) == ([], [])
+    assert (found.account, found.events) == (on_file.account, on_file.events)
+    assert found.events == found.account.head.seq
+    epochs = [[(entry.epoch, entry.claim, entry.node) for entry in each.lineage] for each in (found, on_file)]
+    assert epochs[0] == epochs[1]
+    return found.lineage

@@ -8,8 +8,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from outlast.lineage import Kind
+from outlast.run import Cause
 from tests.integration.programs import House, house
-from tests.integration.readers import agree, log, numbers, start, status, until, whole
+from tests.integration.readers import agree, audited, log, numbers, start, status, until, whole
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -37,6 +39,9 @@ async def test_of_two_servers_on_one_file_the_other_takes_over_and_its_reader_mi
     document = await status(alive, run)
     assert (document["status"], document["budget"]["takeovers"]["used"]) == ("completed", 1)
     assert document["budget"]["calls"]["used"] == 2
+    first, second = await audited(alive, servers.folder, run)
+    assert [first.kind, second.kind, second.cause, second.calls] == [Kind.CLAIM, Kind.TAKEOVER, Cause.CRASH, 1]
+    assert first.node != second.node
 
 
 @pytest.mark.behaviour("A2", "O3")
@@ -65,6 +70,10 @@ async def test_a_run_that_takes_its_process_down_every_time_ends_after_six_calls
     assert document["budget"]["calls"]["used"] == 6
     assert (document["outcome"]["code"], document["outcome"]["limit"]) == ("recovery_exhausted", "window")
     assert document["outcome"]["causes"] == ["crash"] * 6
+    lineage = await audited(server, servers.folder, run)
+    assert [entry.kind for entry in lineage] == [Kind.CLAIM, *[Kind.TAKEOVER] * 5, Kind.SETTLE]
+    assert [entry.calls for entry in lineage] == [*range(6), 6]
+    assert lineage[-1].node is None
 
 
 @pytest.mark.behaviour("H12", "H10")
