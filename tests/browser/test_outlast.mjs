@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { test } from "node:test";
 
+import { fleetLine, nodeLine } from "../../src/outlast/web/fleet.js";
 import { Follow, MAX_FRAME, Parser, eventOf } from "../../src/outlast/web/outlast.js";
 import { Transcript, brief, briefly } from "../../src/outlast/web/transcript.js";
 
@@ -644,4 +645,20 @@ test("values are cut short on one line", () => {
   assert.equal(brief(new Uint8Array(1234), 5), "1,234 bytes");
   assert.equal(briefly(undefined), "");
   assert.equal(briefly(["a"]), '["a"]');
+});
+
+// ---- the nodes ----------------------------------------------------------------------------------
+
+test("a node is told with its lease and its lag, and what is wrong with one stands at the top", () => {
+  const well = { id: "0123456789", live: true, lease_left: 12.3, stalled: false, loop_lag: 0.004 };
+  const gone = { ...well, id: "gone", live: false, lease_left: null, loop_lag: 3 };
+  assert.equal(nodeLine(well), "node 01234567 · lease ends in 12 s · loop lag 4 ms");
+  assert.equal(nodeLine(gone), "node gone · no lease · loop lag 3000 ms");
+  assert.deepEqual(fleetLine([well, gone]), ["good", "connected"]);
+  assert.deepEqual(fleetLine([well, well]), ["good", "connected; 2 nodes"]);
+  const late = { ...well, loop_lag: 0.73 };
+  assert.deepEqual(fleetLine([well, late]), ["warn", "connected; node 01234567: its event loop lags 0.7 s"]);
+  const stalled = { ...gone, stalled: true };
+  assert.match(nodeLine(stalled), /stood still/);
+  assert.deepEqual(fleetLine([well, stalled])[0], "warn");
 });

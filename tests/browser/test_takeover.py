@@ -50,6 +50,8 @@ async def test_the_page_goes_on_across_kill_9_and_shows_the_takeover_and_the_che
         await expect(page.locator("#chart rect.bar")).to_have_count(2)
         await expect(page.locator("#chart")).to_have_attribute("aria-label", re.compile("1 takeover, completed"))
         await expect(page.locator("#server")).to_have_attribute("data-tone", "good")
+        await page.get_by_text("Nodes").click()
+        await expect(page.locator("#nodes li").filter(has_text="lease ends in")).to_have_count(1)
         await expect(page.locator("#log .text")).to_have_text(said)
         assert problems == []
         await browser.close()

@@ -80,18 +80,43 @@ def test_a_server_that_is_away_is_a_warning() -> None:
 
 def test_runs_that_do_not_move_are_told_with_their_reason() -> None:
     stuck = {**STATUS, "id": "\x1b[2Jr2", "standstill": {"code": "no_worker", "message": "Nobody has it."}}
-    health = {"status": "ok", "boot_id": "n1", "workers": ["chat"], "loop_lag": 2.0}
-    peer = Peer((200, health), (200, {"runs": [STATUS, stuck], "next": None}), NONE)
+    peer = Peer((200, {"nodes": []}), (200, {"runs": [STATUS, stuck], "next": None}), NONE)
     with served(peer):
         checks = list(ask_server(peer.url, None))
     assert [(check.name, check.health.value) for check in checks] == [
-        ("server", "warn"),
+        ("server", "ok"),
         ("runs", "warn"),
         ("run", "warn"),
     ]
     assert checks[2].advice == "Nobody has it."
     assert "\x1b" not in "".join(lines(checks))
     assert [check.health for check in still([STATUS])] == [Health.OK]
+
+
+def test_every_node_of_the_server_is_told_and_a_late_or_stalled_one_is_a_warning() -> None:
+    well = {"id": "n1", "live": True, "lease_left": 12.0, "stalled": False, "loop_lag": 0.004}
+    late, gone = {**well, "id": "n2", "loop_lag": 2.0}, {**well, "id": "n3", "live": False, "lease_left": None}
+    stalled = {**gone, "id": "n4", "stalled": True, "loop_lag": 130.0}
+    peer = Peer((200, {"nodes": [well, late, {**gone, "loop_lag": 2.0}, stalled]}), NONE)
+    with served(peer):
+        server, *nodes, _ = ask_server(peer.url, None)
+    assert server.found == "answers, 4 nodes"
+    assert [(node.name, node.health) for node in nodes] == [
+        ("node", Health.OK),
+        ("node", Health.WARN),
+        ("node", Health.OK),
+        ("node", Health.WARN),
+    ]
+    assert "lease ends in 12.0 s, loop lag 4 ms" in nodes[0].found
+    assert "blocks its event loop" in nodes[1].advice
+    assert "stall_limit" in nodes[3].advice
+
+
+def test_a_server_that_refuses_is_asked_with_a_token() -> None:
+    with served(Peer((401, {"code": "unauthorized", "detail": "Who are you?"}))) as peer:
+        (check,) = ask_server(peer.url, None)
+    assert (check.name, check.health) == ("server", Health.WARN)
+    assert "--token" in check.advice
 
 
 def test_settings_that_cannot_work_fail_and_secrets_stay_unsaid(

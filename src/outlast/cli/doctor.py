@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 
 from outlast.assembly.settings import PREFIX, Settings
 from outlast.assembly.stores import file_of, nodes_of, path_of, peek
 from outlast.cli import options
-from outlast.cli.remote import Remote
+from outlast.cli.remote import Remote, Unanswered
 from outlast.cli.terminal import inline
-from outlast.cli.wording import LONGEST, counted
+from outlast.cli.wording import LONGEST, counted, node_sentence
 from outlast.errors import OutlastError
 from outlast.stores.base import Node
 
@@ -31,6 +31,9 @@ FULL: Final = 64 * 1024**2
 """Bytes of disk below which nothing can be relied on: one burst of the WAL."""
 LAG: Final = 0.5
 """Seconds a node's loop may lag before readers notice."""
+SHOWN: Final = 10
+"""Nodes and runs that have a line of their own."""
+STALLED: Final = "Its event loop stood still past stall_limit: look for a call that blocks, and restart that server."
 EXAMPLES: Final = "\b\nExamples:\n  outlast doctor\n  outlast doctor --store sqlite:////var/lib/runs.db --no-server\n"
 """The first character tells click to leave the lines as they are."""
 
@@ -194,8 +197,7 @@ def nodes_check(nodes: Sequence[Node], *, now: float) -> Check:
     stalled = [node for node in nodes if node.stalled]
     found = f"{counted(len(live), 'live lease')} of {counted(len(nodes), 'node')}"
     if stalled:
-        advice = "Their loops stood still past stall_limit: look for a call that blocks, and restart them."
-        return Check(name="nodes", health=Health.WARN, found=f"{found}, {len(stalled)} stalled", advice=advice)
+        return Check(name="nodes", health=Health.WARN, found=f"{found}, {len(stalled)} stalled", advice=STALLED)
     if not live:
         advice = "Runs wait until a server with their workers runs."
         return Check(name="nodes", health=Health.WARN, found=found, advice=advice)
@@ -206,27 +208,28 @@ def nodes_check(nodes: Sequence[Node], *, now: float) -> Check:
 
 
 def served(url: str, token: str | None) -> Iterator[Check]:
-    """Ask the server how it is, and which runs are not moving."""
+    """Ask the server how its nodes are, and which runs are not moving."""
     with Remote(url, token, pause=lambda _: None) as remote:
         try:
-            health = remote.health()
-        except OutlastError as error:
+            nodes, runs = remote.nodes(), remote.unfinished()
+        except Unanswered as error:
             yield Check(name="server", health=Health.WARN, found=str(error), advice="Start it, or name it with --url.")
             return
-        yield _lag(health)
-        try:
-            runs = remote.unfinished()
         except OutlastError as error:
-            yield Check(name="runs", health=Health.WARN, found=str(error), advice="Give --token to see your runs.")
+            yield Check(name="server", health=Health.WARN, found=str(error), advice="Give --token to look further.")
             return
+    yield Check(name="server", health=Health.OK, found=f"answers, {counted(len(nodes), 'node')}")
+    for node in nodes[:SHOWN]:
+        yield _node(node)
     yield from still(runs)
 
 
-def _lag(health: Mapping[str, Any]) -> Check:
-    lag = float(health.get("loop_lag") or 0.0)
-    workers = cast("Sequence[str]", health.get("workers") or ())
-    found = f"node {inline(str(health.get('boot_id')), 24)}, {counted(len(workers), 'worker')}, loop lag {lag:.3f} s"
-    return _check("server", lag < LAG, found, "Something blocks the event loop: look for it.", otherwise=Health.WARN)
+def _node(node: Mapping[str, Any]) -> Check:
+    if node["stalled"]:
+        return Check(name="node", health=Health.WARN, found=node_sentence(node), advice=STALLED)
+    late = node["live"] and float(node["loop_lag"]) >= LAG
+    advice = "Something blocks its event loop: look for it."
+    return _check("node", not late, node_sentence(node), advice, otherwise=Health.WARN)
 
 
 def still(runs: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
@@ -234,7 +237,7 @@ def still(runs: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
     stuck = [run for run in runs if run.get("standstill")]
     found = f"{counted(len(runs), 'run')} under way, {len(stuck)} not moving"
     yield Check(name="runs", health=Health.WARN if stuck else Health.OK, found=found)
-    for run in stuck[:10]:
+    for run in stuck[:SHOWN]:
         yield Check(name="run", health=Health.WARN, found=inline(str(run["id"]), 40), advice=_why(run))
 
 

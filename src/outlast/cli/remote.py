@@ -73,9 +73,9 @@ class Remote:
         given = {"limit": str(limit), "after": after, **filters}
         return self._ask("GET", f"/runs?{urlencode({name: said for name, said in given.items() if said is not None})}")
 
-    def health(self) -> dict[str, Any]:
-        """Return what the node at this address says of itself."""
-        return self._ask("GET", "/healthz")
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the nodes that use the server's store, live or not."""
+        return list(self._ask("GET", "/nodes")["nodes"])
 
     def stop(self, run: str, *, reason: str | None) -> dict[str, Any]:
         """Stop a run and return what is true now."""

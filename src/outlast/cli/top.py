@@ -1,4 +1,4 @@
-"""The command that shows a server at work: its node, and its runs with how fast they grow, in place."""
+"""The command that shows a store at work: its nodes, and its runs with how fast they grow, in place."""
 
 import json
 import shutil
@@ -15,12 +15,14 @@ from outlast.cli.listing import state
 from outlast.cli.remote import Remote
 from outlast.cli.table import columns
 from outlast.cli.terminal import inline
-from outlast.cli.wording import LONGEST, ago, counted
+from outlast.cli.wording import LONGEST, ago, counted, node_sentence
 
 EVERY: Final = 2.0
 """Seconds between two looks: a person reads no faster."""
 SHOWN: Final = 20
 """Runs whose heads are asked for at each look: a look stays a handful of small questions."""
+NODES: Final = 8
+"""Nodes that have a line of their own: a look leaves room for the runs."""
 CLEAR: Final = "\x1b[H\x1b[J"
 AWAY, BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
@@ -34,10 +36,10 @@ AWAY, BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 @click.option("--once", is_flag=True, help="Look once, print it, and end; so it is where no terminal shows it.")
 @click.option("--json", "as_json", is_flag=True, help="One look as one JSON object.")
 def top(url: str, token: str | None, every: float, *, once: bool, as_json: bool) -> int:
-    """Show what a server is doing: its node, and the runs that have no outcome yet.
+    """Show what a server is doing: the nodes of its store, and the runs that have no outcome yet.
 
-    Each run is shown with its events, how fast they come, its takeovers, and why it is not moving if it is not.
-    Ctrl-C ends it.
+    A node is shown with what is left of its lease and how late its event loop is; a run with its events, how fast they
+    come, its takeovers, and why it is not moving if it is not. Ctrl-C ends it.
     """
     with Remote(url, token) as remote:
         if as_json:
@@ -66,10 +68,10 @@ def _watch(remote: Remote, every: float) -> None:
 
 
 def look(remote: Remote) -> dict[str, Any]:
-    """Return the node and its unfinished runs, the first of them with their heads."""
-    node, found = remote.health(), remote.unfinished()
+    """Return the nodes and the unfinished runs, the first of them with their heads."""
+    nodes, found = remote.nodes(), remote.unfinished()
     headed = [remote.status(str(run["id"])) for run in found[:SHOWN]]
-    return {"node": node, "runs": [*headed, *found[SHOWN:]]}
+    return {"nodes": nodes, "runs": [*headed, *found[SHOWN:]]}
 
 
 def rates(seen: Mapping[str, Any], before: Mapping[str, tuple[float, int]], *, at: float) -> dict[str, float]:
@@ -84,14 +86,14 @@ def rates(seen: Mapping[str, Any], before: Mapping[str, tuple[float, int]], *, a
 
 def view(seen: Mapping[str, Any], rate: Mapping[str, float], *, width: int) -> list[str]:
     """Return one look as lines of at most `width` columns."""
-    node, runs = seen["node"], seen["runs"]
+    nodes, runs = seen["nodes"], seen["runs"]
     states = [state(run) for run in runs]
     groups = [f"{states.count(name)} {name}" for name in ("active", "recovering", "stopping", "queued", "parked")]
     takeovers = sum(run["budget"]["life"]["used"] for run in runs)
-    head = (
-        f"node {node.get('boot_id')}  {node.get('status')}  loop lag {1000 * float(node.get('loop_lag') or 0):.0f} ms"
-    )
-    lines = [head, f"{counted(len(runs), 'run')}: {', '.join(groups)}; {counted(takeovers, 'takeover')}", ""]
+    head = [node_sentence(node) for node in nodes[:NODES]] or ["no node"]
+    if len(nodes) > NODES:
+        head.append(f"and {counted(len(nodes) - NODES, 'node')} more")
+    lines = [*head, f"{counted(len(runs), 'run')}: {', '.join(groups)}; {counted(takeovers, 'takeover')}", ""]
     return [inline(line, width) for line in lines] + (_table(runs, rate, width=width) if runs else ["Nothing to do."])
 
 

@@ -46,6 +46,14 @@ def recovery_sentence(recovering: object) -> str | None:
     return f"recovering: takeover {plain(said, 'takeover')} in {plain(said, 'next_try_in')} s ({plain(said, 'cause')})"
 
 
+def node_sentence(node: Mapping[str, Any]) -> str:
+    """Return how a node is, from its entry in `GET /nodes`."""
+    left = node.get("lease_left")
+    lease = "no lease" if left is None else f"lease ends in {float(left):.1f} s"
+    stalled = ", stalled" if node.get("stalled") else ""
+    return f"node {inline(str(node.get('id')), 24)}: {lease}, loop lag {1000 * float(node['loop_lag']):.0f} ms{stalled}"
+
+
 def takeover_sentence(restarted: Mapping[str, JSON]) -> str:
     """Return what a `run.restarted` tells."""
     if restarted.get("cause") == Cause.HANDOFF:

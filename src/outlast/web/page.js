@@ -8,6 +8,7 @@
  * 3. Three things are shown apart: the server (top), this page's connection to the run, and the run's own recovery.
  */
 import { make } from "./blocks.js";
+import { showNodes } from "./fleet.js";
 import { keys, themes } from "./keys.js";
 import { List } from "./list.js";
 import { View } from "./view.js";
@@ -15,8 +16,6 @@ import { $, ask, post, sentence, tell } from "./words.js";
 
 /** Milliseconds between looks at the list; the run itself is followed and needs none. */
 const LOOK = 2_000;
-/** Seconds that the loop of a node may lag before that is worth a word. */
-const LATE = 0.5;
 
 const list = new List();
 /** @type {View | null} */
@@ -30,12 +29,11 @@ list.learned = (run) => {
 async function keepLooking() {
   if (!document.hidden) {
     try {
-      const { workers, loop_lag: lag } = await ask("healthz");
-      showWorkers(workers);
+      if ($("start").worker.options.length === 0) showWorkers((await ask("healthz")).workers);
+      const { nodes } = await ask("nodes");
       await list.look();
       if ($("server").dataset.tone === "bad") view?.nudge(); // it is back: no need to wait for the pause to end
-      if (lag >= LATE) tell($("server"), "warn", `connected; the node's loop lags ${lag.toFixed(1)} s`);
-      else tell($("server"), "good", "connected");
+      showNodes(nodes);
     } catch {
       tell($("server"), "bad", "the server does not answer, trying again");
     }
@@ -47,7 +45,6 @@ async function keepLooking() {
 
 /** @param {string[]} workers */
 function showWorkers(workers) {
-  if ($("start").worker.options.length > 0) return;
   $("start").worker.replaceChildren(...workers.map((name) => make("option", "", name)));
 }
 
