@@ -5,6 +5,7 @@ Rules:
 2. Second and later takeovers of a worker's runs may make up 10 % of that worker's starts in the last minute, plus a
    floor, so that a quiet system still recovers (B24).
 3. The limit is per worker: a dead one does not slow the others.
+4. Who asks first goes first: a node asks in the order in which runs became due, so none starves (B24).
 """
 
 from collections import defaultdict, deque
@@ -24,7 +25,7 @@ class _Counts:
     starts: deque[float] = field(default_factory=deque[float])
     later: deque[float] = field(default_factory=deque[float])
 
-    def forget(self, before: float) -> None:
+    def expire(self, before: float) -> None:
         for times in (self.starts, self.later):
             while times and times[0] < before:
                 times.popleft()
@@ -42,13 +43,20 @@ class Fleet:
         """Say whether one more run of this worker may be claimed at `now`, and count it if so.
 
         `later`: it would be a second or later takeover. Asking and counting are one step, because many claims are
-        under way at the same time.
+        under way at the same time; one that was then not made is told to `forget`.
         """
         counts = self._counts[worker]
-        counts.forget(now - SPAN)
+        counts.expire(now - SPAN)
         if later and len(counts.later) + 1 > self._floor + self._share * (len(counts.starts) + 1):
             return False
         counts.starts.append(now)
         if later:
             counts.later.append(now)
         return True
+
+    def forget(self, worker: str, *, at: float, later: bool) -> None:
+        """Count no longer what `lets` let at the time `at`: the run was not claimed after all."""
+        counts = self._counts[worker]
+        for times in (counts.starts, counts.later) if later else (counts.starts,):
+            if at in times:  # else it is older than what is counted
+                times.remove(at)

@@ -40,6 +40,16 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
     (Accepting.test_runs_are_listed_newest_first_in_pages_that_meet, {"list": wrong.list_oldest_first}, {"pause": 1.0}),
     (Finding.test_the_longest_due_come_first_and_no_more_than_asked_for, {"due": wrong.due_in_reverse}, {}),
     (Finding.test_the_next_time_counts_leases_that_run_out, {"due": wrong.due_without_a_next_time}, {}),
+    (
+        Finding.test_of_a_worker_that_is_held_back_only_what_was_taken_over_lately_is_left_out,
+        {"due": wrong.due_with_what_is_held_back},
+        {},
+    ),
+    (
+        Finding.test_a_stop_a_hand_off_and_a_waking_are_never_held_back,
+        {"due": wrong.due_without_the_held_back},
+        {},
+    ),
     (Finding.test_looking_for_due_runs_writes_nothing, {"due": wrong.due_and_marked}, {}),
     (Finding.test_a_run_is_due_when_its_holders_lease_has_run_out, {"due": wrong.due_while_held}, {}),
     (Finding.test_a_refusal_leaves_the_row_as_it_is, {"refuse": wrong.refuse_in_the_row}, {}),

@@ -88,6 +88,15 @@ async def due_and_marked(store: Store, workers: Any, *, limit: int) -> Due:
     return found
 
 
+async def due_with_what_is_held_back(store: Store, workers: Any, *, limit: int, **_: Any) -> Any:
+    return await store.runs.due(workers, limit=limit)
+
+
+async def due_without_the_held_back(store: Store, workers: Any, *, limit: int, held_back: Any = (), **_: Any) -> Any:
+    found = await store.runs.due(workers, limit=limit)
+    return replace(found, runs=[run for run in found.runs if run.worker not in held_back])
+
+
 async def due_while_held(store: Store, workers: Any, *, limit: int) -> Any:
     found = await store.runs.due(workers, limit=limit)
     listed = await store.runs.list(ANN, status=Status.ACTIVE, before=None, limit=limit)

@@ -60,3 +60,26 @@ def test_one_workers_trouble_does_not_slow_another() -> None:
     fleet = Fleet(share=0.0, floor=1)
     assert takeovers(fleet, now=0.0, worker="dead") == 1
     assert takeovers(fleet, now=1.0, worker="well") == 1
+
+
+def test_what_was_let_and_then_not_claimed_counts_no_longer() -> None:
+    fleet = Fleet(share=0.0, floor=1)
+    assert fleet.lets("w", now=0.0, later=True)
+    assert not fleet.lets("w", now=1.0, later=True)
+    fleet.forget("w", at=0.0, later=True)
+    assert fleet.lets("w", now=1.0, later=True)
+
+
+def test_a_start_that_came_to_nothing_lets_no_takeover_pass() -> None:
+    fleet = Fleet(share=0.5, floor=0)
+    start(fleet, 1)
+    fleet.forget("w", at=0.0, later=False)
+    assert not fleet.lets("w", now=0.0, later=True)
+
+
+def test_what_is_forgotten_after_its_minute_is_harmless() -> None:
+    fleet = Fleet(share=0.0, floor=1)
+    assert fleet.lets("w", now=0.0, later=True)
+    assert fleet.lets("w", now=SPAN + 1, later=True)
+    fleet.forget("w", at=0.0, later=True)
+    assert not fleet.lets("w", now=SPAN + 1, later=True)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from outlast.errors import StoreUnavailable
+from outlast.errors import StoreUnavailable, ThreadBusy
 from outlast.facts import ControllerStoodDown, NodeStarted, NodeStopped, RunClaimed, RunReleased
 from outlast.lease import LeasePolicy
 from outlast.run import Cause, Run, Status
@@ -200,6 +200,30 @@ async def test_claims_are_made_sixty_four_at_a_time() -> None:
         gate.open()
         for number in range(STARTS_AT_ONCE + 20):
             await cluster.outcome(f"r{number}", within=5)
+
+
+@pytest.mark.behaviour("O3")
+@pytest.mark.case(33)
+async def test_what_a_dead_process_was_doing_takes_no_place_after_the_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.server.node.STARTS_AT_ONCE", 1)
+    worker = ScriptedWorker(lambda call: [Hang()] if call.process == "a" else [Return(2)])
+    async with Cluster({"chat": worker}) as cluster:
+        first = await cluster.join("a")
+        for id in ("r1", "r2", "r3"):
+            await cluster.start("chat", id, thread=f"thread-of-{id}")
+        await asyncio.sleep(1)
+        first.process.kill()
+        await cluster.join("b")
+        await cluster.start("chat", "new")
+        await cluster.outcome("new", within=1)  # the three are still held, by the rows
+        with pytest.raises(ThreadBusy):
+            await cluster.start("chat", "next", thread="thread-of-r1")
+        for id in ("r1", "r2", "r3"):
+            row = await cluster.outcome(id, within=TTL + 2)
+            assert (row.status, row.budget.takeovers) == (Status.COMPLETED, 1)
+        await cluster.start("chat", "next", thread="thread-of-r1")
+        await cluster.outcome("next", within=1)
+        check(await cluster.finish())
 
 
 async def test_a_node_that_closes_hands_its_runs_off_and_nothing_is_charged() -> None:

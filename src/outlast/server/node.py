@@ -32,7 +32,7 @@ from outlast.fleet import Fleet
 from outlast.lease import is_live
 from outlast.recovery import cause_of
 from outlast.run import Cause, Run
-from outlast.server.claim import Claimant
+from outlast.server.claim import Claimant, Turn
 from outlast.server.conditions import Conditions
 from outlast.server.controller import Controller
 from outlast.server.drain import Drain
@@ -201,7 +201,12 @@ class Node:
             await self._hand_over_stops()
         if self._drain.begun.is_set():
             return self._look_every
-        due = await runs.due(self._workers.keys(), limit=LOOK_AT + len(self._starting) + self._passed_over)
+        due = await runs.due(
+            self._workers.keys(),
+            limit=LOOK_AT + len(self._starting) + self._passed_over,
+            held_back=self._claimant.held_back(now=self._looked_at),
+            within=self._conditions.recovery.window,
+        )
         self._has_looked(now=due.now)  # before any of them is claimed (rule 3)
         await self._report_corrupt()
         self._passed_over = 0
@@ -211,8 +216,11 @@ class Node:
             if run.holder is not None and due.now < self._takes_over_from:
                 self._passed_over += 1
                 continue
+            turn = self._claimant.turn(run, now=due.now)
+            if turn is None:  # the next look does not read it, so it hides nothing
+                continue
             self._starting.add(run.log)
-            host = tasks.create_task(self._host(run), name=f"host {run.log}")
+            host = tasks.create_task(self._host(turn), name=f"host {run.log}")
             self._hosts.add(host)
             host.add_done_callback(self._host_ended)
         return self._look_every if due.next_at is None else min(self._look_every, due.next_at - due.now)
@@ -248,10 +256,11 @@ class Node:
 
     # ---- hosting ----------------------------------------------------------------------------
 
-    async def _host(self, run: Run) -> None:
+    async def _host(self, turn: Turn) -> None:
+        run = turn.run
         try:
             async with self._slots:
-                claimed = None if self._drain.begun.is_set() else await self._claimant.claim(run)
+                claimed = None if self._drain.begun.is_set() else await self._claimant.claim(turn)
             if claimed is None:
                 self._passed_over += 1
                 return

@@ -241,12 +241,17 @@ class RunStore(Protocol):
         """
         ...
 
-    async def due(self, workers: Collection[str], *, limit: int) -> Due:
+    async def due(
+        self, workers: Collection[str], *, limit: int, held_back: Collection[str] = (), within: float = 0.0
+    ) -> Due:
         """Return at most `limit` runs of these workers that nobody holds and that are due.
 
         Due is: not settled; without a holder, or the holder's lease is not live; and either a stop is set, or
         `not_before` is past (queued, active) or `wake_at` is past (parked). A run in its cool-down after a refusal
         is not due, unless a stop is set. Order: `not_before`, the oldest first. Writes nothing (B15).
+
+        Of workers that are `held_back`, active runs whose last takeover is less than `within` seconds ago are left
+        out, unless a stop is set or they were handed off (B24).
         """
         ...
 

@@ -21,9 +21,16 @@ REFUSE_RUN: Final = load("refuse_run")
 RELEASE_RUN: Final = load("release_run")
 
 
-def due(query: Query, workers: Collection[str], *, limit: int, corrupt: Corrupt) -> Due:
+def due(
+    query: Query, workers: Collection[str], *, limit: int, held_back: Collection[str], within: float, corrupt: Corrupt
+) -> Due:
     """Return due runs, and when the next one is; a full page is to be followed by another at once."""
-    asked = {"workers": json.dumps(sorted(workers)), "now": query.now}
+    asked = {
+        "workers": json.dumps(sorted(workers)),
+        "now": query.now,
+        "held_back": json.dumps(sorted(held_back)),
+        "since": query.now - within,
+    }
 
     def fetch(limit: int) -> Sequence[sqlite3.Row]:
         return query.execute(FIND_DUE, {**asked, "limit": limit}).fetchall()

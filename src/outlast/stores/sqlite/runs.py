@@ -58,9 +58,13 @@ class SQLiteRuns:
             )
         )
 
-    async def due(self, workers: Collection[str], *, limit: int) -> Due:
+    async def due(
+        self, workers: Collection[str], *, limit: int, held_back: Collection[str] = (), within: float = 0.0
+    ) -> Due:
         return await self._engine.read(
-            lambda query: claims.due(query, workers, limit=limit, corrupt=self._unreadable.meet)
+            lambda query: claims.due(
+                query, workers, limit=limit, held_back=held_back, within=within, corrupt=self._unreadable.meet
+            )
         )
 
     async def lineage(self, owner: str, id: str) -> Lineage:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.run import Cause, Completed, Run
+from outlast.run import Cause, Completed, RecoveryBudget, Run
 from outlast.stores.base import Store
 from outlast.testing.contract.bench import Contract, Workbench
 from outlast.testing.contract.scene import (
@@ -15,6 +15,7 @@ from outlast.testing.contract.scene import (
     drive,
     join,
     load,
+    new_claim,
     start,
     take,
     unchanged,
@@ -138,6 +139,38 @@ class Finding(Contract):
         await bench.age(100)
         assert await _due(store) == ["r10", "r20", "r30", "r40"]
         assert [run.id for run in (await store.runs.due([CHAT], limit=2)).runs] == ["r10", "r20"]
+
+    # ---- what is held back ----
+
+    async def test_of_a_worker_that_is_held_back_only_what_was_taken_over_lately_is_left_out(
+        self, store: Store, bench: Workbench
+    ) -> None:
+        await join(store, A)
+        now = await store.runs.now()
+        for id, at in (("lately", now), ("long ago", now - 400), ("never", None)):
+            run = await start(store, id)
+            await store.runs.claim(run, new_claim(run, A, budget=RecoveryBudget(takeovers=1, last_takeover_at=at)))
+        await start(store, "queued")
+        await bench.age(TTL + 1)
+        found = await store.runs.due([CHAT], limit=MANY, held_back=[CHAT], within=300)
+        assert {run.id for run in found.runs} == {"long ago", "never", "queued"}
+        other = await store.runs.due([CHAT], limit=MANY, held_back=["draw"], within=300)
+        assert {run.id for run in other.runs} == {"lately", "long ago", "never", "queued"}
+
+    async def test_a_stop_a_hand_off_and_a_waking_are_never_held_back(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        taken_over = RecoveryBudget(takeovers=1, last_takeover_at=await store.runs.now())
+        ids = ("stopped", "handed off", "parked", "released")
+        runs = {id: await start(store, id) for id in ids}
+        for id, run in runs.items():
+            runs[id] = await store.runs.claim(run, new_claim(run, A, budget=taken_over))
+        await store.runs.release(runs["handed off"], runs["handed off"].token, Cause.HANDOFF)
+        await store.runs.release(runs["released"], runs["released"].token, Cause.STORE)
+        await bench.park(runs["parked"], wake_at=await store.runs.now())
+        await store.runs.stop(ANN, "stopped", reason=None)
+        await bench.age(TTL + 1)
+        found = await store.runs.due([CHAT], limit=MANY, held_back=[CHAT], within=300)
+        assert {run.id for run in found.runs} == {"stopped", "handed off", "parked"}
 
     # ---- the next one ----
 
