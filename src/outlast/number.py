@@ -7,18 +7,19 @@ from typing import Any
 from outlast.errors import SettingsError
 
 
-def check(policy: Any) -> None:  # noqa: ANN401 - any dataclass of figures
+def check(policy: Any, *, endless: bool = False) -> None:  # noqa: ANN401 - any dataclass of figures
     """Refuse a dataclass with a field that is no figure: NaN, an infinity, a boolean, text, half of a count (B23).
 
-    Raises `SettingsError`.
+    Where it may be `endless`, infinitely many seconds are a figure as well. Raises `SettingsError`.
     """
     for each in fields(policy):
         value = getattr(policy, each.name)
         name = f"{type(policy).__name__}.{each.name}"
         if each.type in {int, "int"} and not is_whole(value):
             raise SettingsError(f"{name} must be a whole number.")
-        if each.type in {float, "float"} and not is_finite(value):
-            raise SettingsError(f"{name} must be a finite number of seconds.")
+        if each.type in {float, "float"} and not is_finite(value) and not (endless and value == math.inf):
+            allowed = "a number of seconds, or infinite" if endless else "a finite number of seconds"
+            raise SettingsError(f"{name} must be {allowed}.")
 
 
 def is_whole(value: object) -> bool:

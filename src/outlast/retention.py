@@ -12,6 +12,7 @@ from typing import Final
 
 from outlast.errors import SettingsError
 from outlast.log.limits import DAY
+from outlast.number import check
 
 FINISHED: Final = 7 * DAY
 """A week: who was away over a weekend still finds what was said."""
@@ -30,8 +31,9 @@ class Retention:
 
     def __post_init__(self) -> None:
         """Refuse a retention under which a reader or a repeated start would come too late (B23)."""
+        check(self, endless=True)
         for name, seconds in (("finished", self.finished), ("gone", self.gone)):
-            if not seconds >= SHORTEST:  # which nan is not either
+            if seconds < SHORTEST:
                 raise SettingsError(
                     f"Retention.{name} is {seconds:g} s, and readers and repeated starts need at least "
                     f"{SHORTEST:g}: raise it, or erase single runs."

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from outlast.errors import ClaimLost, Fenced, StoreUnavailable
+from outlast.errors import ClaimLost, Fenced, StoreCorrupt, StoreUnavailable
 from outlast.facts import Fact, RunSettled, StoreTroubled
+from outlast.retention import Retention
 from outlast.run import Completed, Failed, FailureCode, Status
 from outlast.server.conditions import Conditions
-from outlast.server.sweeper import SWEEP_EVERY, Sweeper
+from outlast.server.sweeper import CORRUPT_FOR, SWEEP_EVERY, Sweeper
 from outlast.stores.base import NewClaim
 from outlast.testing.cluster import Cluster
 from outlast.testing.worker import Return, Say, ScriptedWorker
@@ -42,8 +43,8 @@ class Paced:
 
 def sweeper(stage: Stage, *, runs: Any = None, facts: list[Fact] | None = None) -> Sweeper:
     report = stage.facts.append if facts is None else facts.append
-    conditions = Conditions(report=report, mint=stage.mint, jitter=lambda: 0.5)
-    return Sweeper(runs or stage.store.runs, {"other"}, conditions, after=AFTER)
+    conditions = Conditions(report=report, mint=stage.mint, jitter=lambda: 0.5, retention=Retention(finished=AFTER))
+    return Sweeper(runs or stage.store.runs, {"other"}, conditions)
 
 
 async def forsake(stage: Stage) -> None:
@@ -134,6 +135,31 @@ async def test_sweep_against_settle_one_wins() -> None:
             assert log == ["run.completed" if winner == "settle" else "run.failed"], seed
             won.add(winner)
     assert won == {"settle", "sweep"}
+
+
+@pytest.mark.behaviour("O2")
+async def test_a_row_that_nobody_could_read_for_an_hour_is_settled_and_can_be_read_then() -> None:
+    facts: list[Fact] = []
+    async with staged() as stage:
+        run = await stage.start("r1")
+        connection = stage.store._ground.connection  # type: ignore[attr-defined]
+        connection.execute("UPDATE runs SET cause = 'a word of nobody' WHERE id = 'r1'")
+        sweeping = sweeper(stage, facts=facts)
+        for _ in range(round(CORRUPT_FOR / SWEEP_EVERY)):
+            await stage.store.runs.due({"chat"}, limit=9)
+            await sweeping.sweep()
+            await asyncio.sleep(SWEEP_EVERY)
+        with pytest.raises(StoreCorrupt):
+            await stage.store.runs.load("", "r1")
+        await sweeping.sweep()
+        row = (await stage.store.runs.load("", "r1")).run
+        assert isinstance(row.outcome, Failed)
+        assert (row.log, row.outcome.code) == (run.log, FailureCode.ORPHANED)
+        assert [each.event.type for each in await stage.log(run)] == ["run.failed"]
+        await sweeping.sweep()
+    assert [fact for fact in facts if isinstance(fact, RunSettled)] == [
+        RunSettled(run=run.log, status=Status.FAILED, code=FailureCode.ORPHANED)
+    ]
 
 
 async def test_a_store_in_trouble_is_reported_once_and_swept_when_it_is_back() -> None:
