@@ -14,6 +14,7 @@ import pytest
 
 from tests.console import COLUMNS, LINES, Console
 from tests.integration.programs import Program, free_port, outlast
+from tests.integration.readers import start
 from tests.peer import Peer, served
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -127,7 +128,7 @@ async def test_a_run_that_is_not_there_is_refused_and_not_waited_for(folder: Pat
 async def test_a_tail_goes_on_across_kill_9_and_prints_exactly_the_log(folder: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
     async with serving(folder, port) as server:
-        await said(folder, "start", "gated", "--id", "g", "--url", url)
+        await start(server, "gated", id="g")
         async with outlast(folder, "tail", "g", "--json", "--url", url) as reader:
             await reader.until('"data":50')  # where the worker stands and waits
             server.signal(signal.SIGKILL)
@@ -172,13 +173,13 @@ async def test_a_signal_sends_the_readers_away_and_ends_the_server(
 ) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
     async with serving(folder, port) as server:
-        await said(folder, "start", "endless", "--id", "e", "--url", url)
+        await start(server, "endless", id="e")
         async with outlast(folder, "tail", "e", "--json", "--url", url) as reader:
             await reader.until('"seq":5,')
             server.signal(number)
             assert await server.end() == code, server.errors
-            async with serving(folder, port):
-                await said(folder, "stop", "e", "--url", url)
+            async with serving(folder, port), httpx2.AsyncClient() as client:
+                await client.post(f"{url}/runs/e/stop", json={})
                 assert await reader.end() == 1
     assert "ERROR" not in server.errors
     assert "Traceback" not in server.errors
@@ -190,7 +191,7 @@ async def test_a_signal_sends_the_readers_away_and_ends_the_server(
 async def test_a_server_says_what_it_waits_for_and_a_second_signal_ends_the_waiting(folder: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
     async with serving(folder, port, grace=600) as server:
-        await said(folder, "start", "deaf", "--id", "d", "--url", url)
+        await start(server, "deaf", id="d")
         async with httpx2.AsyncClient() as client:
             while (await client.get(f"{url}/runs/d")).json()["status"] != "active":
                 pass
@@ -206,7 +207,7 @@ async def test_a_server_says_what_it_waits_for_and_a_second_signal_ends_the_wait
 async def test_a_task_that_will_not_end_keeps_no_server_alive(folder: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
     async with serving(folder, port) as server:
-        await said(folder, "start", "stubborn", "--id", "s", "--url", url)
+        await start(server, "stubborn", id="s")
         async with httpx2.AsyncClient() as client:
             while (await client.get(f"{url}/runs/s")).json()["status"] != "active":
                 pass
@@ -216,8 +217,8 @@ async def test_a_task_that_will_not_end_keeps_no_server_alive(folder: Path) -> N
 
 async def test_ctrl_c_leaves_a_tail_with_code_130_and_the_run_alone(folder: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
-    async with serving(folder, port):
-        await said(folder, "start", "endless", "--id", "e", "--url", url)
+    async with serving(folder, port) as server:
+        await start(server, "endless", id="e")
         async with outlast(folder, "tail", "e", "--json", "--url", url) as reader:
             await reader.until('"seq":5,')
             reader.signal(signal.SIGINT)
