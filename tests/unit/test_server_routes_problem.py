@@ -51,12 +51,17 @@ def test_a_store_in_trouble_is_told_without_its_words(kind: type[errors.OutlastE
     response = problem(kind("/var/lib/runs.db is locked"))
     assert response.status_code == 503
     assert b"runs.db" not in bytes(response.body)
-    assert body(kind("x"))["code"] == "store_unavailable"
+    assert body(kind("x"))["code"] == kind.code
 
 
-@pytest.mark.parametrize(
-    "error", [errors.StoreCorrupt("page 7"), errors.Fenced("x"), ZeroDivisionError("secret"), errors.OutlastError("y")]
-)
+@pytest.mark.parametrize("kind", [errors.StoreError, errors.StoreCorrupt, errors.SchemaNewer])
+def test_a_store_that_is_broken_is_told_by_its_code_alone(kind: type[errors.OutlastError]) -> None:
+    said = body(kind("page 7 of /var/lib/runs.db"))
+    assert (said["status"], said["code"]) == (500, kind.code)
+    assert "runs.db" not in said["detail"]
+
+
+@pytest.mark.parametrize("error", [errors.Fenced("x"), ZeroDivisionError("secret"), errors.OutlastError("y")])
 def test_whatever_else_goes_wrong_is_ours_and_says_nothing(error: Exception) -> None:
     assert problem(error).status_code == 500
     assert body(error)["code"] == "internal"

@@ -41,15 +41,18 @@ STATUSES: Final[Mapping[type[errors.OutlastError], HTTPStatus]] = {
     errors.NotStarted: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Draining: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StoreError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 """Every refusal has its status; an error that is not here is our own fault: 500."""
 
 _PASSING: Final = (errors.StoreUnavailable, errors.HookFailed)
 
-_FIXED: Final[Mapping[type[errors.OutlastError], tuple[str, str]]] = {
+_FIXED: Final[Mapping[type[errors.OutlastError], str]] = {
     # One body for a run that never was, is another owner's, or has an impossible id (A5).
-    errors.RunNotFound: (errors.RunNotFound.code, "There is no such run."),
-    errors.StoreUnavailable: (errors.StoreUnavailable.code, "The store does not answer; try again in a moment."),
+    errors.RunNotFound: "There is no such run.",
+    # What a store says of itself names files and is for its operator; the code tells what kind of trouble it is.
+    errors.StoreUnavailable: "The store does not answer; try again in a moment.",
+    errors.StoreError: "The store failed to answer this.",
 }
 BARE: Final[Mapping[HTTPStatus, tuple[str, str]]] = {
     HTTPStatus.NOT_FOUND: ("not_found", "There is nothing at this path."),
@@ -93,10 +96,10 @@ def _ours(error: errors.OutlastError) -> Response:
     kind = next((kind for kind in type(error).__mro__ if kind in STATUSES), None)
     if kind is None:
         return _document(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The server failed to answer this.")
-    code, detail = _FIXED.get(kind, (error.code, str(error)))
     status = STATUSES[kind]
     waits = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
-    return _document(status, code, detail, headers={"retry-after": RETRY_AFTER} if waits else None)
+    headers = {"retry-after": RETRY_AFTER} if waits else None
+    return _document(status, error.code, _FIXED.get(kind, str(error)), headers=headers)
 
 
 def _document(
