@@ -14,9 +14,8 @@ from typing import Final
 from outlast.lineage import Kind, Lineage
 from outlast.log.cursor import Cursor, advance, origin
 from outlast.log.event import OWN_PREFIX, Event
-from outlast.run import Status
+from outlast.run import TERMINALS, Status
 
-TERMINALS: Final = frozenset(f"{OWN_PREFIX}{status.value}" for status in Status if status.is_terminal)
 MOST: Final = 20
 """Findings that are told: a log that is wrong from one event on is wrong in all that follow."""
 

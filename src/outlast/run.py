@@ -18,7 +18,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
-from outlast.log.event import CHECKPOINT, JSON, JSON_TYPE, Event
+from outlast.log.event import CHECKPOINT, JSON, JSON_TYPE, OWN_PREFIX, Event
 
 
 class Status(StrEnum):
@@ -64,6 +64,9 @@ TRANSITIONS: Final[Mapping[Status, Mapping[Move, Status]]] = MappingProxyType(
         Status.CANCELLED: {},
     }
 )
+
+TERMINALS: Final = frozenset(f"{OWN_PREFIX}{status.value}" for status in Status if status.is_terminal)
+"""Types of the last event of a log, one for each outcome."""
 
 
 class Cause(StrEnum):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from outlast.run import (
+    TERMINALS,
     TRANSITIONS,
     Cancelled,
     Cause,
@@ -209,3 +210,8 @@ def test_a_failure_is_described_with_its_limit_and_its_causes_when_it_has_them()
         "limit": "life",
         "causes": ["crash", "store"],
     }
+
+
+def test_the_terminals_are_the_types_that_outcomes_write() -> None:
+    failed = Failed(code=FailureCode.WORKER_ERROR, message="m")
+    assert {terminal(outcome).type for outcome in (Completed(), failed, Cancelled())} == TERMINALS

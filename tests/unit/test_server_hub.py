@@ -8,7 +8,7 @@ from outlast.errors import NotStarted
 from outlast.log.cursor import Cursor
 from outlast.recovery import RecoveryPolicy
 from outlast.server.feed import LINGER
-from outlast.server.hub import FAREWELL_WITHIN, SWEEP_EVERY, Hub
+from outlast.server.hub import FAREWELL_WITHIN, LOOK_EVERY, Hub
 from outlast.server.place import locate
 from outlast.wire import native
 from tests.disk import opened
@@ -251,7 +251,7 @@ async def test_a_client_that_stalls_while_a_hub_drains_is_dropped_soon() -> None
         serving = await serve(hub, stage, wire)
         hub.drain()
         await serving
-        assert asyncio.get_running_loop().time() <= FAREWELL_WITHIN + SWEEP_EVERY
+        assert asyncio.get_running_loop().time() <= FAREWELL_WITHIN + LOOK_EVERY
         hub.close()
         await running
 

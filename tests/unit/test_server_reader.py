@@ -14,7 +14,7 @@ from outlast.errors import StoreUnavailable
 from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
-from outlast.run import Cancelled, Completed, Failed, FailureCode, Outcome, Run
+from outlast.run import TERMINALS, Cancelled, Completed, Failed, FailureCode, Outcome, Run
 from outlast.server import ring
 from outlast.server.place import Place, locate
 from outlast.server.reader import Reader
@@ -121,7 +121,7 @@ async def test_every_terminal_closes_the_live_and_the_late_stream(outcome: Outco
             await live.until("outlast.caught-up")
             await stage.settle(run, outcome)
             terminal, end = names(await live.rest())
-        assert terminal in native.TERMINALS
+        assert terminal in TERMINALS
         assert end == "outlast.end"
         async with here.stream("/runs/r1/events") as late:
             assert names(await late.rest()) == ["outlast.hello", terminal, "outlast.caught-up", "outlast.end"]

@@ -1,7 +1,7 @@
 import pytest
 
+from outlast.run import TERMINALS
 from outlast.server.view import WHOLE, View
-from outlast.wire import native
 
 
 @pytest.mark.parametrize(("view", "shown"), [(WHOLE, True), (View(types=frozenset({"text"})), False)])
@@ -11,7 +11,7 @@ def test_a_view_shows_its_types(view: View, *, shown: bool) -> None:
 
 
 def test_the_terminal_event_is_always_shown() -> None:
-    assert all(View(types=frozenset()).shows(terminal) for terminal in native.TERMINALS)
+    assert all(View(types=frozenset()).shows(terminal) for terminal in TERMINALS)
 
 
 def test_the_same_view_is_one_key() -> None:

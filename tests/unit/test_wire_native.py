@@ -22,7 +22,6 @@ from outlast.run import (
     Run,
     Status,
     StopIntent,
-    terminal,
 )
 from outlast.wire import native
 from outlast.wire.sse import Message, Parser
@@ -353,11 +352,6 @@ def test_a_drain_and_a_retry_hint_say_when_an_eventsource_comes_back() -> None:
     parser = Parser()
     assert parser.feed(native.retry_hint(2.0)) == []
     assert parser.retry == 2000
-
-
-def test_the_terminals_are_the_types_that_outcomes_write() -> None:
-    failed = Failed(code=FailureCode.WORKER_ERROR, message="m")
-    assert {terminal(outcome).type for outcome in (Completed(), failed, Cancelled())} == native.TERMINALS
 
 
 @pytest.mark.parametrize(

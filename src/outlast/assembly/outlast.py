@@ -229,7 +229,10 @@ class Outlast:
         return started.run
 
     async def stop(self, id: str, *, owner: str = "", reason: str | None = None) -> Stopped:
-        """Stop a run: a durable fact when this returns, from whatever process (S1)."""
+        """Stop a run: a durable fact when this returns, from whatever process; also before the run is known (S1).
+
+        Raises `InputInvalid` for what is no id, `NotStarted`, `StoreUnavailable`.
+        """
         return await self._running.intake.stop(owner=owner, id=id, reason=reason)
 
     async def erase(self, id: str, *, owner: str = "") -> None:

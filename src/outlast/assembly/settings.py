@@ -104,7 +104,7 @@ class Settings:
         environ = os.environ if environ is None else environ
         values = {name: value for name, value in given.items() if value is not None}
         lease = {name: values.pop(name) for name in LEASE_NAMES if name in values}
-        for name, read in READERS.items():
+        for name, read in VARIABLES.items():
             variable = PREFIX + name.upper()
             if name not in values and environ.get(variable):
                 values[name] = _read(variable, environ[variable], read)
@@ -159,7 +159,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+VARIABLES: Final[Mapping[str, Callable[[str], Any]]] = {
     "store": str,
     "durability": str,
     "heartbeat": float,

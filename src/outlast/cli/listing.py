@@ -18,6 +18,7 @@ from outlast.run import Status
 LIMIT: Final = 20
 """Runs that fit a usual terminal with room for what was typed."""
 MOST: Final = 1000
+"""Five questions: who wants more of them asks the HTTP interface."""
 PAGE: Final = 200
 """Runs that a server gives at once."""
 EXAMPLES: Final = "\b\nExamples:\n  outlast runs --status active\n  outlast runs --limit 200 --json | jq -r '.[].id'\n"
@@ -50,9 +51,8 @@ def collect(remote: Remote, *, limit: int, status: str | None, thread: str | Non
     found: list[dict[str, Any]] = []
     after: str | None = None
     while len(found) < limit:
-        size = PAGE if thread else min(PAGE, limit - len(found))  # a server may leave the thread to us
-        page = remote.runs(limit=size, after=after, status=status, thread=thread)
-        found += [run for run in page["runs"] if thread is None or run["thread"] == thread]
+        page = remote.runs(limit=min(PAGE, limit - len(found)), after=after, status=status, thread=thread)
+        found += page["runs"]
         after = page["next"]
         if after is None:
             break

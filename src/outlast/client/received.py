@@ -7,6 +7,7 @@ from typing import TypeAlias
 from outlast.errors import CursorInvalid, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON, Event
+from outlast.run import TERMINALS
 from outlast.wire import native
 from outlast.wire.sse import Message
 
@@ -46,7 +47,7 @@ class ReceivedEvent:
     @property
     def is_terminal(self) -> bool:
         """Whether this is the last event of its log."""
-        return self.event.type in native.TERMINALS
+        return self.event.type in TERMINALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

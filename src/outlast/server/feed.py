@@ -20,7 +20,7 @@ from outlast.errors import code_of
 from outlast.facts import Report, StoreTroubled
 from outlast.log.event import JSON, OWN_PREFIX, StoredEvent
 from outlast.recovery import RecoveryPolicy
-from outlast.run import Run
+from outlast.run import TERMINALS, Run
 from outlast.server.ring import Entry, Ring
 from outlast.stores.base import Head, Loaded, LogSubscription, Store
 from outlast.wire import native
@@ -175,7 +175,7 @@ class Feed:
         self.head = events[-1].cursor
         if any(stored.event.type.startswith(OWN_PREFIX) for stored in events):
             self.beat_at = self._clock()  # something became of the run: tell it now
-        if events[-1].event.type in native.TERMINALS:
+        if events[-1].event.type in TERMINALS:
             head = await self._around.store.logs.head(self.run.log)
             self.ended = head.sealed and head.cursor == self.head
         await rouse(self.readers)

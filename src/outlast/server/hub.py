@@ -29,7 +29,7 @@ from outlast.server.view import WHOLE, View
 from outlast.stores.base import Store
 from outlast.wire import native
 
-SWEEP_EVERY: Final = 5.0
+LOOK_EVERY: Final = 5.0
 """Seconds between two looks for clients that take nothing: the minute they have is a minute, give or take."""
 FAREWELL_WITHIN: Final = 5.0
 """Seconds the readers of a node that drains have to take their last frame."""
@@ -77,13 +77,13 @@ class Hub:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 rounds = tasks.create_task(Rounds(self._feeds, self._around).run(), name="rounds")
-                await self._sweep(SEND_WITHIN, until=self._draining)
+                await self._drop_stalled(SEND_WITHIN, until=self._draining)
                 self._tasks = None
                 rounds.cancel()
                 for pump in self._pumps.values():
                     pump.cancel()
                 await rouse(self._room.readers)
-                await self._sweep(FAREWELL_WITHIN, until=self._closing)
+                await self._drop_stalled(FAREWELL_WITHIN, until=self._closing)
                 await self.see_off()
         finally:
             self._tasks = None
@@ -160,7 +160,7 @@ class Hub:
         finally:
             del self._feeds[log], self._pumps[log]
 
-    async def _sweep(self, within: float, *, until: asyncio.Event) -> None:
+    async def _drop_stalled(self, within: float, *, until: asyncio.Event) -> None:
         """Drop clients that take nothing for `within` seconds, until something is so."""
         clock = asyncio.get_running_loop().time
         while not until.is_set():
@@ -168,4 +168,4 @@ class Hub:
                 if reader.sending_since is not None and clock() - reader.sending_since >= within:
                     reader.drop()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(until.wait(), SWEEP_EVERY)
+                await asyncio.wait_for(until.wait(), LOOK_EVERY)

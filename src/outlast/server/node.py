@@ -57,7 +57,8 @@ LOOK_AT: Final = 256
 STARTS_AT_ONCE: Final = 64
 """Claims under way at the same time: a node that takes over five hundred runs starts them in eight waves."""
 ANSWERED_WITHIN: Final = 5.0
-"""Seconds since the store's last answer after which requests are better sent to another node: a look and four more."""
+"""Seconds since the store's last answer after which requests are better sent to another node: longer than two looks are
+apart, so that a slow one is no alarm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

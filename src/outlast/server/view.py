@@ -6,7 +6,7 @@ A view filters what is delivered and never what is numbered: cursors, replay and
 from dataclasses import dataclass
 from typing import Final
 
-from outlast.wire import native
+from outlast.run import TERMINALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class View:
 
     def shows(self, type: str) -> bool:
         """Say whether events of this type are delivered; the terminal event always is."""
-        return self.types is None or type in self.types or type in native.TERMINALS
+        return self.types is None or type in self.types or type in TERMINALS
 
 
 WHOLE: Final = View()

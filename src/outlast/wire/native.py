@@ -20,7 +20,7 @@ from typing import Final, Protocol, assert_never, cast
 from outlast import lease
 from outlast.errors import CursorInvalid, WireError
 from outlast.log.cursor import Cursor, Gap
-from outlast.log.event import CONTROL_PREFIX, JSON, JSON_TYPE, OWN_PREFIX, Event, StoredEvent, encode_json
+from outlast.log.event import CONTROL_PREFIX, JSON, JSON_TYPE, Event, StoredEvent, encode_json
 from outlast.log.event import restore as restore_event
 from outlast.recovery import RecoveryPolicy, is_fresh
 from outlast.run import Cancelled, Cause, Completed, Failed, Outcome, RecoveryBudget, Run, Status, describe
@@ -30,8 +30,6 @@ from outlast.wire.sse import Message
 
 PROTOCOL: Final = 1
 """The version that `hello` tells; only a change that old readers cannot skip raises it."""
-TERMINALS: Final = frozenset(f"{OWN_PREFIX}{status.value}" for status in Status if status.is_terminal)
-"""Types of the last event of a log."""
 _BEAT: Final = ("head", "status", "budget", "recovering", "lease_left")
 """The members of the status document that a heartbeat repeats."""
 _PASSING: Final = frozenset({"window_left", "next_try_in", "lease_left", "message"})

@@ -32,6 +32,7 @@ from outlast.wire import native, sse
 PAGE: Final = 500
 """Events of a page, unless the request says otherwise."""
 LARGEST_PAGE: Final = 1000
+"""Events: as many as are read at once, so a page is one read of the store."""
 LONGEST_WAIT: Final = 60
 """Seconds a page may wait for its first event: proxies cut what is silent for longer."""
 

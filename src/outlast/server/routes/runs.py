@@ -30,6 +30,7 @@ from outlast.wire.trace import HEADER
 PAGE: Final = 50
 """Runs of a list, unless the request says otherwise."""
 LARGEST_PAGE: Final = 200
+"""Runs: each is a status document of a kilobyte, so a page stays what a phone takes."""
 LONGEST_REASON: Final = 1000
 """Characters a person may give as the reason of a stop: it stands in the row and in the log."""
 
@@ -59,7 +60,7 @@ class Runs:
             RunDoor(method="GET", path="/runs", action=Action.LIST, answer=self.list),
             RunDoor(method="GET", path="/runs/{id}", action=Action.READ, answer=self.look),
             RunDoor(method="DELETE", path="/runs/{id}", action=Action.ERASE, answer=self.erase),
-            RunDoor(method="GET", path="/runs/{id}/lineage", action=Action.READ, answer=self.trace),
+            RunDoor(method="GET", path="/runs/{id}/lineage", action=Action.READ, answer=self.lineage),
             RunDoor(method="POST", path="/runs/{id}/stop", action=Action.STOP, answer=self.stop),
         ]
 
@@ -117,7 +118,7 @@ class Runs:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return answer(encode_json(document), headers=headers)
 
-    async def trace(self, request: Request, owner: str) -> ASGIApp:
+    async def lineage(self, request: Request, owner: str) -> ASGIApp:
         """Tell who held a run: one entry per claim, and per settling without a controller."""
         run = (await self._intake.load(owner=owner, id=request.path_params["id"])).run
         lineage = await self._store.runs.lineage(owner, run.id)
