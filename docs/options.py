@@ -102,7 +102,7 @@ def written(value: Any) -> str:  # noqa: ANN401 - a default is of any type
         case bool():
             return "true" if value else "false"
         case float() | int():
-            return f"{value:g}" if isinstance(value, float) else str(value)
+            return f"{value:.15g}" if isinstance(value, float) else str(value)
         case tuple():
             return ",".join(value)
         case _:
