@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.cli.remote import BASE, CAP, TRIES, Remote, Unanswered
+from outlast.cli.remote import BASE, CAP, PAGE, TRIES, UNFINISHED, Remote, Unanswered
 from outlast.errors import InputInvalid, Refusal, RunNotFound, ThreadBusy
 from outlast.run import Status
 from tests.peer import Answer, Peer, served
@@ -45,13 +45,29 @@ def test_the_other_questions_and_the_token() -> None:
         ("POST", "/agents/runs/x/stop", {"reason": "enough"}),
     ]
     assert [path for _, path, _ in peer.asked[2:]] == [
-        f"/agents/runs?status={status}" for status in ("active", "queued", "parked")
+        f"/agents/runs?limit={PAGE}&status={status}" for status in UNFINISHED
     ]
     assert {headers["authorization"] for headers in peer.headers} == {"Bearer secret"}
 
 
 def test_every_status_that_is_not_terminal_is_unfinished() -> None:
-    assert {each for each in Status if not each.is_terminal} == {Status.ACTIVE, Status.QUEUED, Status.PARKED}
+    assert {each for each in Status if not each.is_terminal} == set(UNFINISHED)
+
+
+def test_unfinished_runs_are_read_to_the_last_page() -> None:
+    pages: list[Answer] = [
+        (200, {"runs": [{"id": "a"}, {"id": "b"}], "next": "b"}),
+        (200, {"runs": [{"id": "c"}], "next": None}),
+        (200, {"runs": [], "next": None}),
+    ]
+    with served(Peer(*pages)) as peer, remote_of(peer) as remote:
+        assert [run["id"] for run in remote.unfinished()] == ["a", "b", "c"]
+    assert [path.partition("?")[2] for _, path, _ in peer.asked] == [
+        f"limit={PAGE}&status=active",
+        f"limit={PAGE}&after=b&status=active",
+        f"limit={PAGE}&status=queued",
+        f"limit={PAGE}&status=parked",
+    ]
 
 
 @pytest.mark.parametrize(

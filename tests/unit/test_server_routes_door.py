@@ -9,7 +9,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from outlast.errors import InputInvalid, RunNotFound
+from outlast.errors import InputInvalid, RunNotFound, StoreBusy, StoreFull
+from outlast.facts import StoreTroubled
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
@@ -251,3 +252,23 @@ async def test_a_refusal_becomes_a_problem_and_an_accident_is_raised_as_well() -
         await resource(scope, lambda: None, send)  # type: ignore[arg-type, return-value]
     assert sent[0]["status"] == 500
     assert json.loads(sent[1]["body"])["code"] == "internal"
+
+
+async def test_a_store_that_fails_under_requests_is_told_once_until_one_succeeds() -> None:
+    facts: list[object] = []
+    answers: list[Exception | None] = [StoreFull("no room"), StoreFull("no room"), None, StoreBusy("locked")]
+
+    async def look(_request: Request, _owner: str) -> ASGIApp:
+        if (error := answers.pop(0)) is not None:
+            raise error
+        return PlainTextResponse("there")
+
+    door = RunDoor(method="GET", path="/runs", action=Action.LIST, answer=look)
+    way = Entrance(Access(report=facts.append), nobodys, Seats())
+    async with httpx2.AsyncClient(transport=StreamingTransport(Router(routes(way, [door]))), base_url=BASE) as client:
+        statuses = [(await client.get("/runs")).status_code for _ in range(4)]
+    assert statuses == [503, 503, 200, 503]
+    assert facts == [
+        StoreTroubled(during="request", error="store_full"),
+        StoreTroubled(during="request", error="store_busy"),
+    ]

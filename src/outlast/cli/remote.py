@@ -3,7 +3,7 @@
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Self, cast
 from urllib.parse import quote, urlencode
@@ -27,6 +27,11 @@ CAP: Final = 4.0
 """Seconds between two times at most."""
 BUSY: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
 """Answers that ask to be asked again."""
+
+UNFINISHED: Final = ("active", "queued", "parked")
+"""Statuses of runs that have no outcome yet."""
+PAGE: Final = 200
+"""Runs asked for at once: as many as a server gives."""
 
 _JSON: Final = {"content-type": JSON_TYPE, "accept": JSON_TYPE}
 
@@ -83,8 +88,16 @@ class Remote:
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the runs that have no outcome yet, the newest first."""
-        lists = [self._ask("GET", f"/runs?status={status}") for status in ("active", "queued", "parked")]
-        return [run for each in lists for run in each["runs"]]
+        return [run for status in UNFINISHED for run in self._all(status)]
+
+    def _all(self, status: str) -> Iterator[dict[str, Any]]:
+        after = None
+        while True:
+            page = self.runs(limit=PAGE, after=after, status=status)
+            yield from page["runs"]
+            after = page.get("next")
+            if after is None:
+                return
 
     def _ask(self, method: str, path: str, body: Mapping[str, JSON] | None = None) -> dict[str, Any]:
         """Ask until there is an answer; every question may be asked twice. Raises `Unanswered` and `Refusal`s."""

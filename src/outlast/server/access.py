@@ -58,7 +58,7 @@ class Access:
     ) -> None:
         self.origins = Origins(origins)
         self.asks = authorize is not None
-        self._report = report
+        self.report = report
         self._authenticate = authenticate
         self._authorize = authorize
         self._is_local = authenticate is None and not allow_anonymous
@@ -74,7 +74,7 @@ class Access:
         authenticate = self._authenticate
         if authenticate is None:
             return Identity(owner=ANONYMOUS)
-        found = await ask(Hook.AUTHENTICATE, lambda: authenticate(connection), report=self._report)
+        found = await ask(Hook.AUTHENTICATE, lambda: authenticate(connection), report=self.report)
         identity = Identity(owner=found) if isinstance(found, str) else found
         left = None if identity is None else self.left(identity)
         if identity is None or not identity.owner or (left is not None and left <= 0):
@@ -91,7 +91,7 @@ class Access:
         if authorize is None:
             return identity.owner == owner
         try:
-            answer = await ask(Hook.AUTHORIZE, lambda: authorize(identity, action, owner, run), report=self._report)
+            answer = await ask(Hook.AUTHORIZE, lambda: authorize(identity, action, owner, run), report=self.report)
         except HookFailed:
             return False
         return answer is True

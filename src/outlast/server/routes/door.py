@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from outlast.errors import OutlastError
+from outlast.errors import OutlastError, StoreError
 from outlast.server.identity import Action
 from outlast.server.poll import Waiting
 from outlast.server.routes.entrance import Entrance
@@ -65,6 +65,8 @@ class Resource:
         try:
             answer = await self._answer(request)
         except (OutlastError, HTTPException) as error:
+            if isinstance(error, StoreError):
+                self._entrance.trouble.met(error)
             answer = self._when_busy(request, error) or problem(error)
         except Exception as error:
             await problem(error)(scope, receive, send)
@@ -76,7 +78,9 @@ class Resource:
         match door:
             case RunDoor(action=action, answer=answer):
                 visitor = await self._entrance.admit(request, action, path=door.path)
-                return await self._entrance.seat(await answer(request, visitor.owner), visitor)
+                seated = await self._entrance.seat(await answer(request, visitor.owner), visitor)
+                self._entrance.trouble.over()
+                return seated
             case OpenDoor(answer=answer):
                 self._entrance.check_peer(request)
                 return await answer(request)

@@ -19,6 +19,7 @@ from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
 from outlast.server.poll import Waiting
 from outlast.server.seats import Seats
+from outlast.server.trouble import Trouble
 
 RUN: Final = "/runs/{id}"
 """What the paths about one run begin with."""
@@ -36,11 +37,12 @@ class Visitor:
 
 
 class Entrance:
-    """The one way in to the doors of a node."""
+    """The one way in to the doors of a node; `trouble` is what those who came in met with the store."""
 
     def __init__(self, access: Access, load: Load, seats: Seats) -> None:
         self.origins = access.origins
         self.check_peer = access.check_peer
+        self.trouble = Trouble("request", access.report)
         self._access = access
         self._load = load
         self._seats = seats
