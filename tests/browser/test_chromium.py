@@ -223,15 +223,21 @@ def test_colours_follow_the_system_until_a_person_chooses(browser: Browser, addr
     context.close()
 
 
-def test_the_page_fits_the_narrowest_screen(browser: Browser, address: str) -> None:
+WIDTH = """() => {
+  for (const told of document.querySelectorAll("[role=status]")) told.textContent = "with much to say ".repeat(9);
+  return document.documentElement.scrollWidth;
+}"""
+
+
+def test_the_page_fits_the_narrowest_screen_whatever_it_says(browser: Browser, address: str) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 640})
     page = context.new_page()
     page.goto(f"{address}#r-wait")
     page.wait_for_selector("#timeline:not([hidden])")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate(WIDTH) <= 360
     page.click(".back")
     page.wait_for_selector("#runs a")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate(WIDTH) <= 360
     context.close()
 
 
