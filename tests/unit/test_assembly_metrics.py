@@ -34,6 +34,8 @@ EVERY: list[Fact] = [
     facts.StoreTroubled(during="look", error="store_busy"),
     facts.HookTroubled(hook="admit", error="ValueError"),
     facts.EventsAppended(run="l1", events=3, bytes=40, seconds=0.002),
+    facts.RunsExpired(runs=2, tombstones=1),
+    facts.RunCorrupt(run="l1"),
     facts.ReaderOpened(run="l1"),
     facts.ReaderClosed(run="l1", departure=Departure.ENDED),
 ]

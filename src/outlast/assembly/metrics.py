@@ -26,8 +26,10 @@ from outlast.facts import (
     ReaderClosed,
     ReaderOpened,
     RunClaimed,
+    RunCorrupt,
     RunReleased,
     RunSettled,
+    RunsExpired,
     StoreTroubled,
     WorkerCalled,
     WorkerFailed,
@@ -80,6 +82,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "hook_troubles_total": Family(
         kind=Counter, says="Functions of the application that failed or took too long.", labels=("hook",)
     ),
+    "expired_total": Family(kind=Counter, says="Ended runs that were deleted with their logs when they were due."),
+    "corrupt_total": Family(kind=Counter, says="Runs whose row cannot be read, each when it was found."),
     "events_total": Family(kind=Counter, says="Events appended, terminal ones not counted."),
     "event_bytes_total": Family(kind=Counter, says="Bytes of payload appended."),
     "readers_opened_total": Family(kind=Counter, says="Readers that began to be served."),
@@ -131,10 +135,6 @@ class Metrics:
                 self._count("pauses_total")
             case PrerequisiteFailed():
                 self._count("refusals_total")
-            case StoreTroubled(during=during, error=error):
-                self._count("store_troubles_total", self._capped("during", during), self._capped("error", error))
-            case HookTroubled(hook=hook):
-                self._count("hook_troubles_total", self._capped("hook", hook))
             case _:
                 self._observe_work(fact)
 
@@ -158,6 +158,19 @@ class Metrics:
                 self._count("readers_opened_total")
             case ReaderClosed(departure=departure):
                 self._count("readers_closed_total", departure)
+            case _:
+                self._observe_keeping(fact)
+
+    def _observe_keeping(self, fact: Fact) -> None:
+        match fact:
+            case StoreTroubled(during=during, error=error):
+                self._count("store_troubles_total", self._capped("during", during), self._capped("error", error))
+            case HookTroubled(hook=hook):
+                self._count("hook_troubles_total", self._capped("hook", hook))
+            case RunsExpired(runs=runs):
+                self._count("expired_total", by=runs)
+            case RunCorrupt():
+                self._count("corrupt_total")
             case _:  # what has no number: a node that starts, a race that was lost
                 pass
 
