@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.errors import StoreCorrupt
+from outlast.errors import ClaimLost, RunNotFound, StoreCorrupt
 from outlast.run import Cancelled, Status
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.corruption import REMEMBERED, Unreadable
@@ -72,6 +72,26 @@ async def test_the_row_of_a_log_that_cannot_be_read_is_told(store: SQLiteStore, 
         await store.logs.head(run.log)
     with pytest.raises(StoreCorrupt):
         await events(store, run)
+
+
+@pytest.mark.behaviour("L13")
+@pytest.mark.parametrize("erased", [False, True])
+async def test_one_that_another_process_has_settled_is_forgotten(
+    store: SQLiteStore, path: Path, *, erased: bool
+) -> None:
+    run = await start(store)
+    with behind(path) as connection:
+        connection.execute("UPDATE runs SET cause = 'weather'")
+    async with opened(path) as other:
+        for each in (store, other):
+            await each.runs.due([CHAT], limit=9)
+            assert list(await each.runs.corrupt()) == [run.log]
+        await other.runs.settle_corrupt(run.log, Cancelled(reason="lost"), claim="sweep")
+        if erased:
+            await other.runs.erase(ANN, run.id)
+    with pytest.raises((ClaimLost, RunNotFound)):
+        await store.runs.settle_corrupt(run.log, Cancelled(reason="lost"), claim="another")
+    assert list(await store.runs.corrupt()) == []
 
 
 def test_what_is_remembered_is_bounded() -> None:

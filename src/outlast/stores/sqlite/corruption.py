@@ -10,7 +10,7 @@ from outlast.run import Outcome, Status, after, move_of, terminal
 from outlast.stores.sqlite import events, lineage
 from outlast.stores.sqlite.rows import outcome_columns, run_of
 from outlast.stores.sqlite.statement import load
-from outlast.stores.sqlite.transaction import Transaction
+from outlast.stores.sqlite.transaction import Query, Transaction
 
 FIND_CORRUPT: Final = load("find_corrupt")
 REPAIR_INPUT: Final = load("repair_input")
@@ -39,6 +39,17 @@ class Unreadable:
     def forget(self, log: str) -> None:
         """Forget one that can be read again."""
         self._logs.pop(log, None)
+
+
+def is_corrupt(query: Query, log: str) -> bool:
+    """Say whether there is a run of this log whose row cannot be read."""
+    row = query.execute(FIND_CORRUPT, {"log": log}).fetchone()
+    try:
+        if row is not None:
+            run_of(row, now=query.now)
+    except StoreCorrupt:
+        return True
+    return False
 
 
 def settle(transaction: Transaction, log: str, outcome: Outcome, *, claim: str) -> None:

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 
-from outlast.errors import StoreUnavailable
+from outlast.errors import ClaimLost, RunNotFound, StoreUnavailable
 from outlast.lineage import Lineage
 from outlast.run import Cause, Checkpoint, Outcome, Run, Status, Token
 from outlast.stores.base import Abort, Charge, Due, Expired, Loaded, NewClaim, NewRun, Node, Started, Stopped
@@ -120,7 +120,13 @@ class SQLiteRuns:
         return self._unreadable.logs
 
     async def settle_corrupt(self, log: str, outcome: Outcome, *, claim: str) -> None:
-        await self._engine.write(lambda transaction: corruption.settle(transaction, log, outcome, claim=claim))
+        try:
+            await self._engine.write(lambda transaction: corruption.settle(transaction, log, outcome, claim=claim))
+        except (ClaimLost, RunNotFound):
+            if await self._engine.read(lambda query: corruption.is_corrupt(query, log)):
+                raise
+            self._unreadable.forget(log)  # another process settled it, and may have erased it since
+            raise
         self._unreadable.forget(log)
 
     # ---- stopping, refusing -----------------------------------------------------------------
