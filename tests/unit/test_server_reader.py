@@ -152,6 +152,18 @@ async def test_a_gap_is_told_with_the_snapshot_and_the_stream_goes_on_behind_it(
         assert (await stage.store.runs.load("", "r1")).run == row, "the run does not notice"
 
 
+@pytest.mark.behaviour("F16")
+async def test_a_snapshot_that_was_sent_is_held_by_nobody() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "x" * 100_000)
+        async with here.stream("/runs/r1/events?after=9") as stream:
+            await stream.until("outlast.caught-up")
+            (reader,) = here.hub._room.readers
+            held = [getattr(reader, name, None) for name in Reader.__slots__ if name != "__weakref__"]
+            assert not [each for each in held if isinstance(each, bytes) and len(each) > 1000]
+
+
 async def test_behind_a_gap_without_a_bridge_comes_everything_that_is_left() -> None:
     async with staged() as stage, site(stage) as here:
         run = await stage.active()
@@ -353,8 +365,9 @@ async def interleave(here: Site, logs: Logs, seed: int) -> None:
         if place.is_end:
             continue
         reader = here.hub.reader(run, place, view=view)
-        reader._feed.ring._limit = seam.random.choice((60, 300, ring.LIMIT))
-        reader._feed.ring._chunk = seam.random.choice((30, 200, ring.CHUNK))
+        feed = here.hub._feed(run, place.head)  # where the log goes on, the one that all of them get
+        feed.ring._limit = seam.random.choice((60, 300, ring.LIMIT))
+        feed.ring._chunk = seam.random.choice((30, 200, ring.CHUNK))
         match kind:
             case "tap":
                 taken = tapped(here, logs, run, place, view)

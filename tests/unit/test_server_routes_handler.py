@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from outlast.errors import StoreUnavailable
+from outlast.server.feed import LINGER
 from outlast.server.routes.events import Events
 from outlast.server.routes.handler import Handler
 from outlast.server.seats import Seats
@@ -31,10 +32,12 @@ class Host:
     def __init__(self, here: Site, handled: Handled, seats: Seats) -> None:
         self.handler = Handler(Events(here.stage.intake, handled.logs, here.hub), seats)
         self.done = asyncio.Event()
+        self.before_sending = 0.0
         self.app = Starlette(routes=[Route("/chats/{id}", self.chat)])
 
     async def chat(self, request: Request) -> Response:
         response = await self.handler.answer(request, owner="ann", id=request.path_params["id"])
+        await asyncio.sleep(self.before_sending)
         response.headers["x-app"] = "theirs"
         response.background = BackgroundTask(self.finish)
         return response
@@ -51,6 +54,21 @@ async def scene(seats: Seats | None = None) -> AsyncIterator[tuple[Stage, Handle
             host = Host(here, handled, seats or Seats())
             async with here.as_client(host.app) as client:
                 yield stage, handled, host, client
+
+
+@pytest.mark.behaviour("F3", "F10")
+async def test_a_response_that_waits_while_its_feed_ends_is_live_all_the_same() -> None:
+    async with scene() as (stage, _, host, client):
+        run = await stage.active(owner="ann")
+        host.before_sending = LINGER + 1
+        async with client.stream("GET", "/chats/r1", headers=STREAM, timeout=60) as response:
+            stream = Stream(response)
+            await stream.until("outlast.caught-up")
+            await stage.say(run, "a")
+            await stream.until("text")
+            await stream.until("outlast.heartbeat")
+            await stage.settle(run)
+            assert names(await stream.rest())[-1] == "outlast.end"
 
 
 async def test_it_streams_with_what_the_framework_adds() -> None:

@@ -12,6 +12,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Final
 
 from outlast.errors import NotStarted
@@ -26,7 +27,7 @@ from outlast.server.room import SEND_WITHIN, Room
 from outlast.server.round import Rounds
 from outlast.server.tap import Tap
 from outlast.server.view import WHOLE, View
-from outlast.stores.base import Store
+from outlast.stores.base import Head, Store
 from outlast.wire import native
 
 LOOK_EVERY: Final = 5.0
@@ -129,25 +130,29 @@ class Hub:
         opening = native.hello(boot_id=self._boot_id, heartbeat=self._around.heartbeat, head=place.head.cursor)
         if place.gap is not None:
             opening += native.gap_frame(place.gap, place.bridge)
-        feed = self._feed(run, place)
+        self._check_started()
+        feed = partial(self._feed, run, place.head)
         return Reader(run, place, feed, self._room, view=view, opening=opening, status=status, headers=headers)
 
     def poll(self, run: Run, place: Place, *, view: View = WHOLE) -> Poll:
         """Return what waits for the next events of `run` behind `place`. Raises `NotStarted` as `reader` does."""
-        return Poll(place, self._feed(run, place), self._room, view=view)
+        return Poll(place, self._feed(run, place.head), self._room, view=view)
 
     def tap(self, run: Run, place: Place, *, view: View = WHOLE) -> Tap:
         """Return what this process's own code takes events of `run` from. Raises `NotStarted` as `reader` does."""
-        return Tap(run, place, self._feed(run, place), self._room, view=view)
+        return Tap(run, place, self._feed(run, place.head), self._room, view=view)
 
-    def _feed(self, run: Run, place: Place) -> Feed:
+    def _check_started(self) -> None:
         if self._tasks is None and not self._room.draining:
             raise NotStarted("Nothing reads logs in this application yet: its lifespan has not run.")
-        feed = None if place.head.sealed else self._feeds.get(run.log)
+
+    def _feed(self, run: Run, head: Head) -> Feed:
+        self._check_started()
+        feed = None if head.sealed else self._feeds.get(run.log)
         if feed is not None:
             return feed
-        feed = Feed(run, place.head, self._around)
-        if self._tasks is not None and not self._room.draining and not place.head.sealed:
+        feed = Feed(run, head, self._around)
+        if self._tasks is not None and not self._room.draining and not head.sealed:
             self._feeds[run.log] = feed
             # An empty context: the feed outlives the request that needed it first.
             pump = self._pump(run.log, feed)

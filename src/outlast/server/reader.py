@@ -17,6 +17,7 @@ Rules:
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
@@ -53,6 +54,7 @@ HEADERS: Final = (
 class Reader:
     """The response to one request for the stream of a run.
 
+    `feed` is asked for when the response begins: a feed that nobody has joined ends, and a response may wait before.
     `opening` are the first bytes of its body; `sending_since` is when the send began that has not returned yet.
     """
 
@@ -65,6 +67,7 @@ class Reader:
         "_failed",
         "_farewell",
         "_feed",
+        "_find_feed",
         "_goal",
         "_gone",
         "_headers",
@@ -85,7 +88,7 @@ class Reader:
         self,
         run: Run,
         place: Place,
-        feed: Feed,
+        feed: Callable[[], Feed],
         room: Room,
         *,
         opening: bytes,
@@ -97,7 +100,7 @@ class Reader:
         self._log = run.log
         self._goal = place.head.cursor
         self._seq = place.after
-        self._feed = feed
+        self._find_feed = feed
         self._room = room
         self._opening = opening
         self._view = view
@@ -105,7 +108,6 @@ class Reader:
         self._headers = headers
         self._caught_up = False
         self._departure: Departure | None = None
-        self._beats = feed.beats
         self._page: Page | None = None
         self._failed = False
         self._farewell: bytes | None = None
@@ -154,6 +156,9 @@ class Reader:
 
     def _enter(self, presence: asyncio.Timeout) -> None:
         self._presence = presence
+        self._feed = self._find_feed()
+        del self._find_feed  # and with it the run and its input
+        self._beats = self._feed.beats
         self._room.readers[self] = None
         self._feed.join(self)
         self._room.report(ReaderOpened(run=self._log))
@@ -177,6 +182,7 @@ class Reader:
         headers = [*HEADERS, *self._headers]
         await self._send(send, {"type": "http.response.start", "status": self._status, "headers": headers})
         await self._say(send, self._opening)
+        self._opening = b""  # a snapshot may be in it, and the stream may stay for hours
         while not self._gone:
             chunk = self._ready()
             if chunk is None:
