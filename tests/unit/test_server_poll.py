@@ -133,6 +133,22 @@ async def test_a_node_that_closes_answers_early() -> None:
         assert each.page(known, limit=100) == known
 
 
+@pytest.mark.behaviour("F15")
+async def test_at_a_node_that_closes_nobody_waits_again() -> None:
+    async with scene() as (stage, _, here):
+        run = await stage.active()
+        async with here.as_client() as client:
+            here.hub.drain()
+            known = await client.get("/runs/r1/events")
+            waited = await client.get("/runs/r1/events", params={"wait": 30})
+            assert (known.status_code, waited.status_code) == (200, 503)
+            assert (waited.json()["code"], waited.headers["retry-after"]) == ("draining", "2")
+            await stage.say(run, "a")
+            news = await client.get("/runs/r1/events", params={"wait": 30})
+            assert (news.status_code, len(news.json()["events"])) == (200, 1)
+        assert asyncio.get_running_loop().time() == 0
+
+
 @pytest.mark.behaviour("F9")
 async def test_a_store_that_fails_meanwhile_is_told() -> None:
     async with scene() as (stage, handled, here):

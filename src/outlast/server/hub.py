@@ -15,7 +15,7 @@ from contextvars import Context
 from functools import partial
 from typing import Final
 
-from outlast.errors import NotStarted
+from outlast.errors import Draining, NotStarted
 from outlast.facts import Report
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
@@ -135,7 +135,12 @@ class Hub:
         return Reader(run, place, feed, self._room, view=view, opening=opening, status=status, headers=headers)
 
     def poll(self, run: Run, place: Place, *, view: View = WHOLE) -> Poll:
-        """Return what waits for the next events of `run` behind `place`. Raises `NotStarted` as `reader` does."""
+        """Return what waits for the next events of `run` behind `place`.
+
+        Raises `NotStarted` as `reader` does, and `Draining` when nobody may wait here any more.
+        """
+        if self._room.draining:
+            raise Draining("This node is closing: wait on another, or come again in a moment.")
         return Poll(place, self._feed(run, place.head), self._room, view=view)
 
     def tap(self, run: Run, place: Place, *, view: View = WHOLE) -> Tap:
