@@ -75,6 +75,19 @@ async def test_the_row_of_a_log_that_cannot_be_read_is_told(store: SQLiteStore, 
 
 
 @pytest.mark.behaviour("L13")
+@pytest.mark.parametrize("damage", ["'soon'", "x'00'"])
+async def test_a_time_that_cannot_be_read_is_met_by_who_looks_for_due_runs(
+    store: SQLiteStore, path: Path, damage: str
+) -> None:
+    run = await start(store)
+    with behind(path) as connection:
+        connection.execute(f"UPDATE runs SET not_before = {damage}")
+    due = await store.runs.due([CHAT], limit=9)
+    assert (due.runs, due.next_at) == ([], None)
+    assert list(await store.runs.corrupt()) == [run.log]
+
+
+@pytest.mark.behaviour("L13")
 @pytest.mark.parametrize("erased", [False, True])
 async def test_one_that_another_process_has_settled_is_forgotten(
     store: SQLiteStore, path: Path, *, erased: bool

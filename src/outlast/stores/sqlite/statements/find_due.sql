@@ -2,7 +2,8 @@
 --
 -- `holders` steps from one holder of unsettled runs to the next, so it costs what nodes cost, not what runs cost.
 -- The two arms are merged in order and end with the limit: runs without a holder, which lie in order already, and
--- runs whose holder has no live lease. What is held back is looked up per run, by its number, only where a worker is.
+-- runs whose holder has no live lease. A time that cannot be read is due: whoever reads the row tells of it. What is
+-- held back is looked up per run, by its number, only where a worker is.
 WITH RECURSIVE
     holders (node) AS (
         SELECT min(holder) FROM runs WHERE settled_at IS NULL AND holder IS NOT NULL
@@ -16,14 +17,16 @@ WITH RECURSIVE
     ),
     due (number, not_before) AS (
         SELECT number, not_before FROM unsettled
-        WHERE holder IS NULL AND due_at <= :now AND worker IN (SELECT value FROM json_each(:workers))
+        WHERE holder IS NULL AND (due_at <= :now OR typeof(due_at) IN ('text', 'blob'))
+        AND worker IN (SELECT value FROM json_each(:workers))
         AND NOT (worker IN (SELECT value FROM json_each(:held_back)) AND EXISTS (
             SELECT 1 FROM runs AS later WHERE later.number = unsettled.number AND later.status = 'active'
             AND later.last_takeover_at > :since AND later.cause IS NOT 'handoff' AND later.stop_at IS NULL
         ))
         UNION ALL
         SELECT number, not_before FROM lost CROSS JOIN unsettled ON holder = node
-        WHERE due_at <= :now AND worker IN (SELECT value FROM json_each(:workers))
+        WHERE (due_at <= :now OR typeof(due_at) IN ('text', 'blob'))
+        AND worker IN (SELECT value FROM json_each(:workers))
         AND NOT (worker IN (SELECT value FROM json_each(:held_back)) AND EXISTS (
             SELECT 1 FROM runs AS later WHERE later.number = unsettled.number AND later.status = 'active'
             AND later.last_takeover_at > :since AND later.cause IS NOT 'handoff' AND later.stop_at IS NULL

@@ -15,7 +15,8 @@ WITH RECURSIVE
     )
 SELECT min(at) AS at FROM (
     SELECT min(due_at) AS at FROM unsettled
-    WHERE holder IS NULL AND due_at > :now AND worker IN (SELECT value FROM json_each(:workers))
+    WHERE holder IS NULL AND due_at > :now AND typeof(due_at) NOT IN ('text', 'blob')
+    AND worker IN (SELECT value FROM json_each(:workers))
     UNION ALL
     SELECT
         CASE WHEN until > :now AND EXISTS (
@@ -25,7 +26,8 @@ SELECT min(at) AS at FROM (
         THEN until
         ELSE (
             SELECT min(due_at) FROM unsettled
-            WHERE holder = node AND due_at > :now AND worker IN (SELECT value FROM json_each(:workers))
+            WHERE holder = node AND due_at > :now AND typeof(due_at) NOT IN ('text', 'blob')
+            AND worker IN (SELECT value FROM json_each(:workers))
         )
         END
     FROM held
