@@ -32,17 +32,17 @@ def now() -> float:
 @pytest.mark.parametrize(
     ("grace", "stop_grace", "moments"),
     [
-        (25.0, 5.0, (18.0, 23.0, 25.0)),
-        (25.0, 2.0, (21.0, 23.0, 25.0)),
-        (5.0, 5.0, (3.0, 4.0, 5.0)),
-        (3.0, 5.0, (1.0, 2.0, 3.0)),
-        (1.0, 5.0, (0.0, 1.0, 2.0)),
-        (0.0, 5.0, (0.0, 0.0, 1.0)),
+        (25.0, 5.0, (13.0, 18.0, 23.0, 25.0)),
+        (25.0, 2.0, (19.0, 21.0, 23.0, 25.0)),
+        (5.0, 5.0, (2.0, 3.0, 4.0, 5.0)),
+        (3.0, 5.0, (0.0, 1.0, 2.0, 3.0)),
+        (1.0, 5.0, (0.0, 0.0, 1.0, 2.0)),
+        (0.0, 5.0, (0.0, 0.0, 0.0, 1.0)),
     ],
 )
-def test_a_grace_is_divided(grace: float, stop_grace: float, moments: tuple[float, float, float]) -> None:
+def test_a_grace_is_divided(grace: float, stop_grace: float, moments: tuple[float, float, float, float]) -> None:
     times = timetable(grace, stop_grace=stop_grace)
-    assert (times.hand_off, times.leave_behind, times.gone) == moments
+    assert (times.checkpoint, times.hand_off, times.leave_behind, times.gone) == moments
 
 
 async def test_of_several_ends_the_earliest_counts() -> None:
@@ -156,7 +156,7 @@ async def test_a_resume_worker_goes_on_elsewhere_from_its_next_checkpoint_and_sa
         await asyncio.sleep(4.5)
         await cluster.join("b")
         await first.drain()
-        assert now() == 5.0  # at the checkpoint, and not when the grace is nearly over
+        assert now() == 18.0  # the first checkpoint of the last stretch, and not in the middle of saying something
         row = await cluster.outcome("r1", within=60)
         log = await cluster.log(run)
         check(await cluster.finish())
@@ -166,7 +166,7 @@ async def test_a_resume_worker_goes_on_elsewhere_from_its_next_checkpoint_and_sa
     assert (row.status, row.budget.life, row.budget.handoffs) == (Status.COMPLETED, 0, 1)
 
 
-async def test_a_resume_worker_goes_on_where_it_is_while_there_is_nobody_else() -> None:
+async def test_a_resume_worker_that_can_finish_is_not_sent_away_at_a_checkpoint() -> None:
     worker = ScriptedWorker(lambda _call: [Say("a"), Save(), Work(5), Save(), Work(5), Return(1)], kind=Kind.RESUME)
     async with Cluster({"chat": worker}) as cluster:
         member = await cluster.join("a")

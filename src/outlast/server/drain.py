@@ -2,7 +2,9 @@
 
 Rules:
 1. Within the grace a run finishes where it is (D2). What is left is handed off early enough that the node is gone when
-   the grace is over, also where a worker hears nothing and a store is slow.
+   the grace is over, also where a worker hears nothing and a store is slow. Shortly before that a resume worker goes
+   at its next checkpoint, where nothing is taken back. No sooner: whether another node has its worker, and is not
+   leaving as well, is more than anybody can know.
 2. Whatever was begun, a shorter grace may still be asked for: of several ends the earliest counts.
 3. A node that has nothing left to wait for waits for nothing.
 """
@@ -31,6 +33,7 @@ MOST_LEAVE: Final = 2.0
 class Timetable:
     """Seconds from the beginning of a drain to each of its moments."""
 
+    checkpoint: float
     hand_off: float
     leave_behind: float
     gone: float
@@ -41,17 +44,24 @@ def timetable(grace: float, *, stop_grace: float) -> Timetable:
     patience = min(stop_grace, grace, max(HURRY, grace * PATIENCE))
     leave = min(max(LEAST_LEAVE, grace * LEAVE), MOST_LEAVE)
     hand_off = max(0.0, grace - patience - leave)
-    return Timetable(hand_off=hand_off, leave_behind=hand_off + patience, gone=hand_off + patience + leave)
+    return Timetable(
+        checkpoint=max(0.0, hand_off - patience),
+        hand_off=hand_off,
+        leave_behind=hand_off + patience,
+        gone=hand_off + patience + leave,
+    )
 
 
 class Drain:
     """One node's drain: `begin` it, await each moment in turn, `end` what is left of it when nothing is left to do.
 
-    `hand_off`, `leave_behind` and `gone` are set when their time has come. `finished` and `handed_off` count runs.
+    `checkpoint`, `hand_off`, `leave_behind` and `gone` are set when their time has come. `finished` and `handed_off`
+    count runs.
     """
 
     def __init__(self, *, stop_grace: float) -> None:
         self.begun = asyncio.Event()
+        self.checkpoint = asyncio.Event()
         self.hand_off = asyncio.Event()
         self.leave_behind = asyncio.Event()
         self.gone = asyncio.Event()
@@ -66,6 +76,7 @@ class Drain:
         loop = asyncio.get_running_loop()
         self.begun.set()
         for moment, seconds in (
+            (self.checkpoint, times.checkpoint),
             (self.hand_off, times.hand_off),
             (self.leave_behind, times.leave_behind),
             (self.gone, times.gone),
@@ -84,5 +95,5 @@ class Drain:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        for moment in (self.hand_off, self.leave_behind, self.gone):
+        for moment in (self.checkpoint, self.hand_off, self.leave_behind, self.gone):
             moment.set()

@@ -29,7 +29,6 @@ from outlast.facts import (
     StoreTroubled,
 )
 from outlast.fleet import Fleet
-from outlast.lease import is_live
 from outlast.recovery import cause_of
 from outlast.run import Cause, Run
 from outlast.server.claim import Claimant, Turn
@@ -141,7 +140,6 @@ class Node:
                 on_started()
                 await self._drain.begun.wait()  # no deadline: a node works until it is told to leave
                 report(NodeDraining(node=self.id, runs=self.held))
-                await self._send_ahead()
                 await self._leave(loops)
             report(NodeStopped(node=self.id, finished=self._drain.finished, handed_off=self._drain.handed_off))
         finally:
@@ -313,16 +311,11 @@ class Node:
                 self._conditions.report(RunReleased(run=log, cause=each.cause))
             del self._unreleased[log]
 
-    async def _send_ahead(self) -> None:
-        """Let runs that lose nothing by it go at their next checkpoint, if there is a node to go on with them."""
-        with suppress(StoreError):  # then they go with the others
-            now = await self._store.runs.now()
-            if any(is_live(node.until, now=now) for node in await self._store.runs.nodes() if node.id != self.id):
-                for controller in self._controllers.values():
-                    controller.hand_off_when_kept()
-
     async def _leave(self, loops: "list[asyncio.Task[None]]") -> None:
         """Go through the moments of the drain; each has a time of its own, and comes at once when no run is left."""
+        await self._drain.checkpoint.wait()
+        for controller in self._controllers.values():
+            controller.hand_off_when_kept()
         await self._drain.hand_off.wait()
         for each in loops:
             each.cancel()
