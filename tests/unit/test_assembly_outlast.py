@@ -360,3 +360,16 @@ def test_a_close_after_the_loop_was_closed_harms_nobody() -> None:
     loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     loop.close()
     asyncio.run(outlast.close())
+
+
+async def test_closed_before_it_has_started_it_does_not_begin_and_leaves_no_handler() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    outlast = made(signals=True)
+    starting = asyncio.create_task(outlast.__aenter__())
+    await asyncio.sleep(0)
+    await outlast.close()
+    with pytest.raises(NotStarted, match="closed before"):
+        await starting
+    assert signal.getsignal(signal.SIGTERM) == before
+    async with outlast:
+        assert (await outlast.start("echo", 1)).status is Status.QUEUED

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from outlast.errors import StoreBusy
+from outlast.log.event import Event
 from outlast.run import Cause, Completed
 from outlast.stores.base import Subscription
 from outlast.stores.sqlite import SQLiteStore
@@ -260,3 +261,16 @@ async def test_a_store_in_memory_has_nobody_to_look_for() -> None:
         assert store._watch._timer is None
         await start(store)
         assert await woken_after(subscription) == 0
+
+
+async def test_an_append_and_the_end_of_its_log_in_one_group_bring_nothing_incomplete(ours: SQLiteStore) -> None:
+    await join(ours, A)
+    run = await drive(ours)
+    subscription = ours.logs.subscribe(run.log)
+    head = (await ours.logs.head(run.log)).cursor
+    await asyncio.gather(
+        ours.logs.append(run.log, run.token, head, [Event("text", "a")]), ours.runs.settle(run, run.token, Completed())
+    )
+    assert await subscription.wait(LONG)
+    assert list(subscription.take_news(0)) == [], "the terminal is not among it, so the log is read"
+    subscription.close()

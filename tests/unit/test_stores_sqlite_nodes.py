@@ -9,7 +9,7 @@ import pytest
 from outlast.errors import StoreBusy
 from outlast.run import Cause
 from outlast.stores.sqlite import SQLiteStore
-from outlast.stores.sqlite.nodes import LONG_AGO
+from outlast.stores.sqlite.nodes import LONG_AGO, UNREADABLE_FOR
 from outlast.testing.contract.scene import CHAT, TTL, A, B, drive, join, load
 from tests.disk import HandClock, behind, ground, heard, opened, program
 
@@ -185,3 +185,14 @@ async def test_in_memory_nothing_is_proved(clock: HandClock) -> None:
         clock.since += LONG_AGO + TTL
         assert list(await store.runs.bury(A)) == []
         assert [node.id for node in await store.runs.nodes()] == [A]
+
+
+@pytest.mark.behaviour("L13")
+async def test_a_lease_that_cannot_be_read_stops_nobody_and_lapses(
+    store: SQLiteStore, path: Path, clock: HandClock
+) -> None:
+    with behind(path) as connection:
+        connection.execute("INSERT INTO nodes (id, boot_id, until, renewed_at) VALUES ('odd', 'x', 'soon', 1)")
+    assert list(await store.runs.bury(A)) == []
+    await drive(store)
+    assert {node.id: node.until for node in await store.runs.nodes()}["odd"] == await store.runs.now() + UNREADABLE_FOR

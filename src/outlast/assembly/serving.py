@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from outlast.assembly.instruments import Instruments
 from outlast.assembly.reading import Reading
 from outlast.assembly.settings import Settings
-from outlast.errors import StoreUnavailable
+from outlast.errors import NotStarted, StoreUnavailable
 from outlast.log.event import JSON
 from outlast.server.access import Access
 from outlast.server.conditions import Admit, Conditions
@@ -82,7 +82,10 @@ class Serving:
         )
 
     async def start(self) -> None:
-        """Open the store and start the node; raises what kept them from starting. Cancelled, it leaves nothing."""
+        """Open the store and start the node; raises what kept them from starting, `NotStarted` when closed meanwhile.
+
+        Cancelled, it leaves nothing.
+        """
         self._task = asyncio.create_task(self._run(), name="outlast")
         started = asyncio.create_task(self._started.wait())
         try:
@@ -94,8 +97,10 @@ class Serving:
             raise
         finally:
             started.cancel()
-        if self._task.done():
-            await self._task
+        if self._task.done() or self._closing.is_set():
+            await self._task  # bounded by the drain
+        if self._closing.is_set():
+            raise NotStarted("This Outlast was closed before it had started.")
 
     def drain(self, grace: float) -> int:
         """Take no new runs, send the readers away, finish or hand off the runs; return how many there are.

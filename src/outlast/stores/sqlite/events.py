@@ -105,6 +105,7 @@ def seal(transaction: Transaction, row: sqlite3.Row, event: Event, *, epoch: int
             "now": transaction.now,
         },
     )
+    transaction.written.pop(row["id"], None)  # an append of the same group is no longer all that is new
     transaction.grown[row["id"]] = cursor.seq
 
 

@@ -14,13 +14,21 @@ LONG_AGO: Final = 3600.0
 """Seconds after which the row of an ended lease is cleared away: until then it may tell why its runs were left."""
 
 
+UNREADABLE_FOR: Final = 60.0
+"""Seconds that a lease whose end cannot be read is taken to live: a holder that lives renews it long before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """Other nodes that a burial is about: with live leases, on this boot or on an earlier one, and those long gone."""
+    """Other nodes that a burial is about.
+
+    Those with live leases, on this boot or on an earlier one, those long gone, and those whose lease cannot be read.
+    """
 
     live: Sequence[str]
     unbooted: Sequence[str]
     gone: Sequence[str]
+    unreadable: Sequence[str]
 
 
 def join(transaction: Transaction, node: str, *, ttl: float, boot_id: str) -> None:
@@ -44,17 +52,21 @@ def leave(transaction: Transaction, node: str) -> None:
 
 def others(query: Query, node: str, *, boot_id: str) -> Others:
     """Return the nodes that `node` may bury or clear away, if there is proof."""
-    rows = query.execute("SELECT id, boot_id, until FROM nodes WHERE id <> ?", (node,)).fetchall()
+    found = query.execute(
+        "SELECT id, boot_id, until, typeof(until) = 'real' AS readable FROM nodes WHERE id <> ?", (node,)
+    ).fetchall()
+    rows = [row for row in found if row["readable"]]
     live = [row for row in rows if row["until"] > query.now]
     return Others(
         live=[row["id"] for row in live if row["boot_id"] == boot_id],
         unbooted=[row["id"] for row in live if row["boot_id"] != boot_id],
         gone=[row["id"] for row in rows if row["until"] <= query.now - LONG_AGO],
+        unreadable=[row["id"] for row in found if not row["readable"]],
     )
 
 
-def bury(transaction: Transaction, dead: Collection[str], gone: Collection[str]) -> Sequence[str]:
-    """End the leases of the `dead` and return those that were live; delete the rows of the long `gone`."""
+def bury(transaction: Transaction, dead: Collection[str], others: Others) -> Sequence[str]:
+    """End the leases of the `dead` and return those that were live; clear away what is long gone or unreadable."""
     ended = [
         node
         for node in dead
@@ -62,7 +74,9 @@ def bury(transaction: Transaction, dead: Collection[str], gone: Collection[str])
             "UPDATE nodes SET until = :now WHERE id = :node AND until > :now", {"node": node, "now": transaction.now}
         ).rowcount
     ]
-    for node in gone:
+    for node in others.unreadable:
+        transaction.execute("UPDATE nodes SET until = ? WHERE id = ?", (transaction.now + UNREADABLE_FOR, node))
+    for node in others.gone:
         transaction.execute("DELETE FROM nodes WHERE id = ? AND until <= ?", (node, transaction.now - LONG_AGO))
     if ended:
         transaction.stir()
@@ -71,5 +85,5 @@ def bury(transaction: Transaction, dead: Collection[str], gone: Collection[str])
 
 def everyone(query: Query) -> Sequence[Node]:
     """Return every node that has a lease, live or not."""
-    rows = query.execute("SELECT id, until, stalled, lag FROM nodes ORDER BY id")
+    rows = query.execute("SELECT id, until, stalled, lag FROM nodes WHERE typeof(until) = 'real' ORDER BY id")
     return [Node(id=row["id"], until=row["until"], stalled=bool(row["stalled"]), lag=row["lag"]) for row in rows]

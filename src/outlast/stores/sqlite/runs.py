@@ -195,9 +195,9 @@ class SQLiteRuns:
                 held.callback(lock.release)
             proved = {lock.node for lock in seized}
             dead = [*(other for other in others.live if other in proved), *others.unbooted]
-            if not dead and not others.gone:
+            if not dead and not others.gone and not others.unreadable:
                 return []
-            buried = await self._engine.write(lambda transaction: nodes.bury(transaction, dead, others.gone))
+            buried = await self._engine.write(lambda transaction: nodes.bury(transaction, dead, others))
             for lock in seized:
                 lock.remove()
         return buried
