@@ -608,6 +608,12 @@ test("a takeover before anything was said folds nothing", () => {
   assert.deepEqual(shape(transcript), ["started", "taken over — attempt 2, cause: crash"]);
 });
 
+test("a planned hand-off is told as one, and folds away what is said anew", () => {
+  const transcript = new Transcript();
+  transcript.take(said(["text", "a"], ["run.restarted", { attempt: 2, cause: "handoff", keep: 0 }], ["text", "b"]));
+  assert.deepEqual(shape(transcript), [["a"], "handed off — attempt 2", "b"]);
+});
+
 test("a gap is a note, and what is told again is shown once", () => {
   const transcript = new Transcript();
   transcript.take(said(["text", "a"], ["text", "b"]));

@@ -134,6 +134,10 @@ def test_the_page_holds_nothing_inline_and_only_relative_addresses() -> None:
     assert local
 
 
+def test_a_run_is_started_with_the_input_that_was_typed_and_none_is_suggested() -> None:
+    assert re.search(r"<textarea[^>]*></textarea>", (WEB / "index.html").read_text())
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_no_script_turns_text_into_markup_or_code(script: Path) -> None:
     text = script.read_text()

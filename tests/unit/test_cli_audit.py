@@ -46,7 +46,10 @@ def test_a_sound_run_is_told_claim_by_claim(capsys: pytest.CaptureFixture[str]) 
     with served(Peer((200, DONE), (200, LINEAGE), (200, STREAM))) as peer:
         assert run(["audit", "r1", "--url", peer.url]) == 0
     out = capsys.readouterr().out
-    assert [line.split()[:3] for line in out.splitlines()[:3]] == [
+    name, _, *claims = out.splitlines()
+    assert name == "log log-1"
+    assert all(claim.endswith(" 2026-01-02T03:04:05.678Z") for claim in claims[1:3])
+    assert [line.split()[:3] for line in claims[:3]] == [
         ["epoch", "what", "cause"],
         ["1", "claim", "n1"],
         ["2", "takeover", "crash"],
@@ -64,6 +67,7 @@ def test_a_run_whose_log_was_changed_is_wrong(capsys: pytest.CaptureFixture[str]
         assert run(["audit", "r1", "--url", peer.url, "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["sound"] is False
+    assert (said["log"], said["lineage"][0]["at"]) == ("log-1", "2026-01-02T03:04:05.678Z")
     assert "Event 2 does not continue the chain" in said["findings"][0]
 
 
@@ -119,6 +123,7 @@ def test_what_a_server_tells_is_read_as_it_was_meant() -> None:
 
 def test_a_node_cannot_act_on_the_terminal() -> None:
     entry = entry_of({**ENTRY, "kind": "claim", "node": "\x1b[2J"})
-    told = lines(Audited(run="r1", account=account_of(DONE), lineage=[entry], findings=["x"], notes=["y"], events=3))
+    account = account_of(DONE)
+    told = lines(Audited(run="r1", log="\x1b", account=account, lineage=[entry], findings=["x"], notes=["y"], events=3))
     assert "\x1b" not in "".join(told)
     assert told[-2:] == ["  x", "  note: y"]

@@ -42,7 +42,13 @@ def test_what_is_said_can_be_copied_as_it_stands() -> None:
     assert "http://127.0.0.1:8401/#heapq-1a2b" in said
     assert "tail heapq-1a2b --url http://127.0.0.1:8401" in said
     assert f"kill -9 {os.getpid()}" in said
-    assert "Run heapq-1a2b has begun." in said
+    assert "Run heapq-1a2b has begun. Runs are kept in memory and end with this process." in said
+
+
+def test_what_a_kill_does_to_this_worker_is_said_and_which_kind_goes_on() -> None:
+    said = greeting(Outlast("sqlite://"), "http://127.0.0.1:8400", "heapq-1a2b", resumed=False)
+    assert "This worker begins anew, and readers fold away" in said
+    assert 'kind="resume" goes on from its last checkpoint' in said
 
 
 def test_the_usual_address_is_not_spelt_out_and_a_run_that_goes_on_is_said_to() -> None:

@@ -32,8 +32,23 @@ def test_this_machine_is_well() -> None:
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     assert run(["doctor", "--store", url, "--no-server"]) == 0
-    assert "not there yet" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "not there yet" in out
+    assert "All is well." not in out
     assert not list(tmp_path.iterdir())
+
+
+def test_the_server_may_use_another_store_than_the_one_that_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with served(Peer((401, {"code": "unauthorized", "detail": "Who are you?"}))) as peer:
+        told = []
+        for given in ([], ["--no-server"], ["--store", "sqlite:///runs.db"]):
+            run(["doctor", "--url", peer.url, *given, "--json"])
+            told.append(by_name(Check(**check) for check in json.loads(capsys.readouterr().out))["store"])
+    assert str(tmp_path) in told[0].found
+    assert ["another" in check.advice for check in told] == [True, False, False]
 
 
 def test_a_folder_that_is_missing_fails_and_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

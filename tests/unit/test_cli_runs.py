@@ -34,6 +34,7 @@ STATUS: dict[str, Any] = {
     "updated_at": "2026-01-02T03:04:05.678Z",
     "settled_at": None,
 }
+LINEAGE: dict[str, Any] = {"id": "r1", "log": "log-1", "epoch": 2, "lineage": []}
 COMPLETED_LOG = b'event: text\nid: 1\ndata: "hello"\n\nevent: run.completed\nid: 2\ndata: {}\n\n'
 
 
@@ -79,25 +80,28 @@ def test_a_started_run_is_followed_at_once(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_run_is_shown_without_what_has_nothing_to_say(capsys: pytest.CaptureFixture[str]) -> None:
-    with served(Peer((200, STATUS))) as peer:
+    with served(Peer((200, STATUS), (200, LINEAGE))) as peer:
         assert run(["show", "r1", "--url", peer.url]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "id           r1",
+        "log          log-1",
         "worker       chat",
         "status       active",
         "events       57",
         "takeovers    1 of 5",
-        "for life     1 of 20",
-        "handoffs     0 of 50",
+        "in its life  1 of 20",
+        "hand-offs    0 of 50",
         "calls        2 of 64",
         "created      2026-01-02T03:04:05.678Z",
     ]
 
 
-def test_the_document_is_printed_as_it_was_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with served(Peer((200, STATUS))) as peer:
+def test_the_document_is_printed_as_it_was_told_with_the_name_the_run_has_in_log_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with served(Peer((200, STATUS), (200, LINEAGE))) as peer:
         assert run(["show", "r1", "--json", "--url", peer.url]) == 0
-    assert json.loads(capsys.readouterr().out) == STATUS
+    assert json.loads(capsys.readouterr().out) == {**STATUS, "log": "log-1"}
 
 
 def test_recovery_a_stop_and_an_outcome_are_shown() -> None:
@@ -125,6 +129,10 @@ def test_nothing_a_server_says_acts_on_the_terminal(capsys: pytest.CaptureFixtur
     ("answer", "sentence"),
     [
         ({"answer": "accepted", "status": "active", "outcome": None}, "accepted: the run is being stopped"),
+        (
+            {"answer": "accepted", "status": None, "outcome": None},
+            "no run has this id yet: the stop is remembered for ten minutes, and stops one that is started by then",
+        ),
         ({"answer": "settled", "status": "cancelled", "outcome": {"reason": "enough"}}, "stopped"),
         ({"answer": "already", "status": "completed", "outcome": {}}, "it had ended before: completed"),
         ({"answer": "from tomorrow"}, "from tomorrow"),

@@ -15,9 +15,9 @@ async def greet() -> None:
 
 def test_where_the_runs_are_is_told_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert kept(Outlast("sqlite:///runs.db")) == str(tmp_path / "runs.db")
-    assert kept(Outlast("sqlite:////var/lib/runs.db")) == "/var/lib/runs.db"
-    assert kept(Outlast("sqlite://")) == "memory: they end with this process"
+    assert kept(Outlast("sqlite:///runs.db")) == f"kept in {tmp_path / 'runs.db'}"
+    assert kept(Outlast("sqlite:////var/lib/runs.db")) == "kept in /var/lib/runs.db"
+    assert kept(Outlast("sqlite://")) == "kept in memory and end with this process"
 
 
 @pytest.mark.attack("Z16")
@@ -51,7 +51,9 @@ def test_what_a_server_waits_for_is_said_once_and_only_where_there_is_something(
     waiting.tell(2, 3.0)
     waiting.tell(2, 1.0)
     Waiting().tell(1, 2.5)
+    Waiting().tell(1, 0.0)
     assert capsys.readouterr().err == (
-        "Waiting up to 3 s for 2 runs; a second signal stops now: they go on at the next start.\n"
-        "Waiting up to 2.5 s for 1 run; a second signal stops now: it goes on at the next start.\n"
+        "Waiting up to 3 s for 2 runs to finish; a second signal stops now: they go on at the next start.\n"
+        "Waiting up to 2.5 s for 1 run to finish; a second signal stops now: it goes on at the next start.\n"
+        "Handing off 1 run; a second signal stops now: it goes on at the next start.\n"
     )

@@ -45,18 +45,19 @@ def frames(*events: Event) -> bytes:
 # ---- the view -----------------------------------------------------------------------------------
 
 
-def test_the_status_line_tells_the_link_the_place_and_the_takeovers() -> None:
+def test_the_status_line_tells_the_link_the_place_and_the_takeovers_but_no_hand_offs() -> None:
     screen = Watched()
     view = View(screen, Transcript(screen))
     view.link(Connecting(attempt=1))
     view.link(Live(beat={}))
     view.take(event(1, "text", "a"))
     view.take(event(2, "run.restarted", {"attempt": 2, "cause": "crash"}))
+    view.take(event(3, "run.restarted", {"attempt": 3, "cause": "handoff"}))
     view.refresh()
     assert screen.statuses == [
         f"○ connecting (attempt 1) · event 0 · {LEAVING}",
         f"● connected · event 0 · {LEAVING}",
-        f"● connected · event 2 · 1 takeover · {LEAVING}",
+        f"● connected · event 3 · 1 takeover · {LEAVING}",
     ]
 
 

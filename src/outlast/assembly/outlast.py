@@ -25,7 +25,7 @@ from outlast.retention import Retention
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.conditions import Admit
-from outlast.server.drain import HURRY
+from outlast.server.drain import HURRY, timetable
 from outlast.server.identity import Authenticate, Authorize
 from outlast.server.intake import NOT_STARTED, is_id
 from outlast.stores.base import Stopped, Store
@@ -54,7 +54,8 @@ class Outlast:
     machine is answered. `authorize` says who may do what with whose run. `admit` is asked before a run is accepted
     and before every takeover, and raises `NotAdmitted` to refuse.
     On the main thread SIGTERM and SIGINT drain it, within `grace`, before the server hears of them; `signals=False`
-    leaves them to others, who call `close`. `on_drain`, when set, is told of each: so many runs, at most so long.
+    leaves them to others, who call `close`. `on_drain`, when set, is told of each: so many runs, and the seconds that
+    they have to finish.
     Raises `SettingsError` for options that cannot work.
     """
 
@@ -291,7 +292,7 @@ class Outlast:
         if self._serving is not None:
             runs = self._serving.drain(grace)
             if self.on_drain is not None:
-                self.on_drain(runs, grace)
+                self.on_drain(runs, timetable(grace, stop_grace=self.settings.stop_grace).hand_off)
 
     @property
     def _running(self) -> Serving:

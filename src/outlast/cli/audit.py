@@ -16,7 +16,7 @@ from outlast.cli import options
 from outlast.cli.remote import Remote
 from outlast.cli.table import columns
 from outlast.cli.terminal import inline
-from outlast.cli.wording import counted
+from outlast.cli.wording import LONGEST, counted
 from outlast.client.follow import follow
 from outlast.client.received import ReceivedEvent
 from outlast.errors import StoreCorrupt, WireError
@@ -24,6 +24,7 @@ from outlast.lineage import Entry, Kind, Lineage
 from outlast.log.cursor import Cursor
 from outlast.run import Cause, Status
 from outlast.stores.base import LogStore
+from outlast.wire.native import moment
 
 PAGE: Final = 1000
 """Events read at a time."""
@@ -44,6 +45,7 @@ class Audited:
     """A run that was read to its head, and what was found wrong with it."""
 
     run: str
+    log: str
     account: Account
     lineage: Lineage
     findings: Sequence[str]
@@ -138,7 +140,15 @@ async def _read_pages(judge: Audit, logs: LogStore, *, until: int) -> None:
 
 def _closed(run: str, judge: Audit, account: Account, lineage: Lineage) -> Audited:
     findings = judge.close(account, lineage)
-    return Audited(run=run, account=account, lineage=lineage, findings=findings, notes=judge.notes, events=judge.events)
+    return Audited(
+        run=run,
+        log=judge.log,
+        account=account,
+        lineage=lineage,
+        findings=findings,
+        notes=judge.notes,
+        events=judge.events,
+    )
 
 
 # ---- from JSON, and back ------------------------------------------------------------------------
@@ -175,11 +185,12 @@ def as_document(audited: Audited) -> dict[str, Any]:
     """Return an audit as JSON."""
     return {
         "run": audited.run,
+        "log": audited.log,
         "status": audited.account.status.value,
         "epoch": audited.account.epoch,
         "head": str(audited.account.head),
         "events": audited.events,
-        "lineage": [asdict(entry) for entry in audited.lineage],
+        "lineage": [{**asdict(entry), "at": moment(entry.at)} for entry in audited.lineage],
         "sound": not audited.findings,
         "findings": list(audited.findings),
         "notes": list(audited.notes),
@@ -197,7 +208,7 @@ def lines(audited: Audited) -> list[str]:
             entry.cause.value if entry.cause else "",
             inline(entry.node or "", 24),
             str(entry.calls),
-            datetime.fromtimestamp(entry.at).astimezone().isoformat(" ", "milliseconds"),
+            moment(entry.at),
         )
         for entry in audited.lineage
     ]
@@ -208,4 +219,12 @@ def lines(audited: Audited) -> list[str]:
     else:
         verdict = f"wrong: {counted(len(audited.findings), 'finding')} ({read})."
     notes = [f"  note: {note}" for note in audited.notes]
-    return [*told, "", verdict, *(f"  {finding}" for finding in audited.findings), *notes]
+    return [
+        f"log {inline(audited.log, LONGEST)}",
+        "",
+        *told,
+        "",
+        verdict,
+        *(f"  {finding}" for finding in audited.findings),
+        *notes,
+    ]

@@ -106,12 +106,13 @@ def greeting(outlast: Outlast, address: str, name: str, *, resumed: bool) -> str
         else f"Run {run} has begun."
     )
     url = "" if address == URL else f" --url {address}"
-    return f"""{first} Runs are kept in {kept(outlast)}.
+    return f"""{first} Runs are {kept(outlast)}.
 
   read along    {_page(address, run)}
                 {program()} tail {run}{url}
   kill me       kill -9 {os.getpid()}
-                and start me again: everything goes on where it was.
+                and start me again: the run goes on. This worker begins anew, and readers fold away
+                what it said before; one of kind="resume" goes on from its last checkpoint.
 
 Ctrl-C stops the demo."""
 

@@ -71,7 +71,7 @@ def doctor(url: str, token: str | None, store: str | None, *, no_server: bool, a
     checks = list(machine())
     try:
         settings = Settings.resolve({"store": store})
-        checks += [*configured(settings, given=store), *stored(settings.store)]
+        checks += [*configured(settings, given=store, served=not no_server), *stored(settings.store)]
     except OutlastError as error:
         checks.append(Check(name="settings", health=Health.FAIL, found=str(error), advice="Correct that setting."))
     if not no_server:
@@ -110,11 +110,13 @@ def machine() -> Iterator[Check]:
     yield _check("clock", engine.boot_clock, source, advice, otherwise=Health.WARN)
 
 
-def configured(settings: Settings, *, given: str | None) -> Iterator[Check]:
-    """Tell the settings in effect and where they come from."""
+def configured(settings: Settings, *, given: str | None, served: bool) -> Iterator[Check]:
+    """Tell the settings in effect here and where they come from; a server that is asked too may have others."""
     told = {f"{name.lower()}={value}" for name, value in _variables() if name != "STORE"}
     source = "--store" if given else f"{PREFIX}STORE" if dict(_variables()).get("STORE") else "the default"
-    yield Check(name="store", health=Health.OK, found=f"{settings.store} (from {source})")
+    place = "" if path_of(settings.store) is None else f": {file_of(settings.store).absolute()}"
+    advice = "" if given or not served else "The server may use another: name that one with --store."
+    yield Check(name="store", health=Health.OK, found=f"{settings.store}{place} (from {source})", advice=advice)
     durability = {"process": "survives the death of every process, not power loss", "power": "survives power loss"}
     found = f"{settings.durability}: {durability[settings.durability]}"
     yield Check(name="durability", health=Health.OK, found=found)
@@ -172,7 +174,8 @@ def _file(path: Path, url: str) -> Iterator[Check]:
         yield Check(name="file", health=Health.FAIL, found=str(error), advice="Name another file, or upgrade Outlast.")
         return
     if found is None:
-        yield Check(name="file", health=Health.OK, found=f"{path} is not there yet; the first server makes it")
+        advice = "The first server that uses it makes it. Another store is named with --store."
+        yield Check(name="file", health=Health.WARN, found=f"{path} is not there yet", advice=advice)
         return
     schema, newest = found
     wal = path.with_name(f"{path.name}-wal")

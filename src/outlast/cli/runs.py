@@ -23,6 +23,8 @@ EXAMPLES: Final = (
 )
 """The first character tells click to leave the lines as they are."""
 
+UNKNOWN: Final = "no run has this id yet: the stop is remembered for ten minutes, and stops one that is started by then"
+
 
 @click.command(epilog=EXAMPLES)
 @click.argument("worker")
@@ -53,11 +55,14 @@ def start(
 @click.argument("run")
 @options.url
 @options.token
-@click.option("--json", "as_json", is_flag=True, help="The status document as the server told it.")
+@click.option("--json", "as_json", is_flag=True, help="The status document as the server told it, and its log.")
 def show(run: str, url: str, token: str | None, *, as_json: bool) -> int:
-    """Show how RUN stands: its status, its recovery budget, its outcome."""
+    """Show how RUN stands: its status, its recovery budget, its outcome.
+
+    `log` is the name that this run has in the server's log lines and traces.
+    """
     with Remote(url, token) as remote:
-        document = remote.status(run)
+        document = {**remote.status(run), "log": remote.lineage(run).get("log")}
     if as_json:
         click.echo(json.dumps(document, indent=2))
         return 0
@@ -78,8 +83,9 @@ def stop(run: str, url: str, token: str | None, reason: str | None) -> int:
     """
     with Remote(url, token) as remote:
         said = remote.stop(run, reason=reason)
+    known = said.get("status") is not None
     sentences = {
-        "accepted": "accepted: the run is being stopped",
+        "accepted": "accepted: the run is being stopped" if known else UNKNOWN,
         "settled": "stopped",
         "already": f"it had ended before: {_outcome(said)}",
     }
@@ -89,7 +95,7 @@ def stop(run: str, url: str, token: str | None, reason: str | None) -> int:
 
 def described(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what a status document says as pairs for people, without what has nothing to say."""
-    for name in ("id", "worker", "thread", "status"):
+    for name in ("id", "log", "worker", "thread", "status"):
         if document.get(name) is not None:
             yield name, inline(str(document[name]), LONGEST)
     if document.get("outcome"):
@@ -103,7 +109,7 @@ def described(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "stop", "asked for"
     yield "events", inline(str(document.get("head")).partition("-")[0], LONGEST)
     for name, spent in cast("Mapping[str, Mapping[str, Any]]", document.get("budget") or {}).items():
-        words = {"life": "for life"}.get(name, name)
+        words = {"life": "in its life", "handoffs": "hand-offs"}.get(name, name)
         yield words, f"{spent.get('used')} of {spent.get('limit')}"
     for name in ("created_at", "settled_at"):
         if document.get(name):

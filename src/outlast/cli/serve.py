@@ -51,8 +51,8 @@ EXAMPLES: Final = (
 def serve(target: str, host: str, port: int, store: str | None, *, verbose: bool) -> int:
     """Serve the Outlast object that MODULE:ATTRIBUTE names.
 
-    The routes are at the root, the page too. SIGTERM sends the readers away, lets runs finish for up to OUTLAST_GRACE
-    seconds (25), hands the others off and stops; Ctrl-C does not wait as long, and a second signal not at all. Runs go
+    The routes are at the root, the page too. SIGTERM sends the readers away, lets runs finish, hands the others off and
+    stops, all within OUTLAST_GRACE seconds (25); Ctrl-C does not wait as long, and a second signal not at all. Runs go
     on when the server comes back, also after a kill -9.
     """
     configure_logs(verbose=verbose)
@@ -64,7 +64,9 @@ def serve(target: str, host: str, port: int, store: str | None, *, verbose: bool
     listener = listen(place)
 
     async def greet() -> None:
-        click.echo(f"Outlast serves {address_of(listener)} (the page too) from {kept(outlast)}. Ctrl-C stops it.")
+        click.echo(
+            f"Outlast serves {address_of(listener)} (the page too). Its runs are {kept(outlast)}. Ctrl-C stops it."
+        )
 
     return run(outlast, listener, greet)
 
@@ -76,9 +78,9 @@ def configure_logs(*, verbose: bool) -> None:
 
 
 def kept(outlast: Outlast) -> str:
-    """Say where an object's runs are."""
+    """Say where an object's runs are kept."""
     path = outlast.settings.store.partition("://")[2].removeprefix("/")
-    return str(Path(path).absolute()) if path else "memory: they end with this process"
+    return f"kept in {Path(path).absolute()}" if path else "kept in memory and end with this process"
 
 
 def run(outlast: Outlast, listener: socket.socket, greet: Callable[[], Awaitable[None]]) -> int:
@@ -115,14 +117,13 @@ class Waiting:
     def __init__(self) -> None:
         self._told = False
 
-    def tell(self, runs: int, grace: float) -> None:
-        """Tell it, where there is anything to wait for."""
+    def tell(self, runs: int, seconds: float) -> None:
+        """Tell it, where there is anything to wait for; `seconds` are what the runs have to finish."""
         if runs and not self._told:
             what = "1 run" if runs == 1 else f"{runs} runs"
             again = "it goes on" if runs == 1 else "they go on"
-            click.echo(
-                f"Waiting up to {grace:g} s for {what}; a second signal stops now: {again} at the next start.", err=True
-            )
+            waits = f"Waiting up to {seconds:.3g} s for {what} to finish" if seconds else f"Handing off {what}"
+            click.echo(f"{waits}; a second signal stops now: {again} at the next start.", err=True)
         self._told = True
 
 

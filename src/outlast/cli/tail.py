@@ -11,12 +11,11 @@ import click
 from outlast.cli import options
 from outlast.cli.remote import Remote
 from outlast.cli.terminal import Screen, screen_for
-from outlast.cli.transcript import Listing, Telling, Transcript
+from outlast.cli.transcript import Listing, Telling, Transcript, is_takeover
 from outlast.cli.wording import counted, link_sentence
 from outlast.client.follow import Connecting, LinkState, Live, Waiting, follow
 from outlast.client.received import Received, ReceivedEvent
 from outlast.log.event import OWN_PREFIX
-from outlast.log.fold import RESTARTED
 from outlast.run import Status
 
 TICK: Final = 1.0
@@ -97,7 +96,7 @@ class View:
         """Show one thing that was received."""
         self._seq = received.cursor.seq
         if isinstance(received, ReceivedEvent):
-            self._takeovers += received.type == RESTARTED
+            self._takeovers += is_takeover(received)
             if received.is_terminal:
                 self.outcome = received.type.removeprefix(OWN_PREFIX)
         self._telling.take(received)

@@ -10,6 +10,7 @@ from outlast.cli.wording import outcome_sentence, takeover_sentence
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
 from outlast.log.event import JSON
 from outlast.log.fold import RESTARTED, TEXT
+from outlast.run import Cause
 
 COMPACT: Final = 160
 """Characters that anything but text may take: two rows of a usual terminal."""
@@ -110,6 +111,14 @@ def compact(type: str, data: JSON | bytes) -> str:
         name = f" {data['tool']}"
         data = data.get("result", data.get("arguments"))
     return inline(f"{type}{name} {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}", COMPACT)
+
+
+def is_takeover(received: ReceivedEvent) -> bool:
+    """Return whether this tells a takeover; a planned hand-off is none."""
+    if received.type != RESTARTED:
+        return False
+    data = data_of(received)
+    return not (isinstance(data, Mapping) and data.get("cause") == Cause.HANDOFF)
 
 
 def data_of(received: ReceivedEvent) -> JSON | bytes:

@@ -133,6 +133,9 @@ function noteOf({ type, data }) {
     case "run.started":
       return { kind: "note", tone: "plain", text: "started" };
     case "run.restarted":
+      if (data?.cause === "handoff") {
+        return { kind: "note", tone: "plain", text: `handed off — attempt ${data.attempt}` };
+      }
       return { kind: "note", tone: "warn", text: `taken over — attempt ${data?.attempt}, cause: ${data?.cause}` };
     case "run.completed":
       return {
