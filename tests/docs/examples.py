@@ -118,7 +118,7 @@ class Page:
             self._said = self._tell(self._here(block.code).rstrip() + (" &" if "background" in marks else ""))
 
     def _here(self, code: str) -> str:
-        return re.sub(rf"(localhost:|127\.0\.0\.1:|--port[ =]){PORT}\b", rf"\g<1>{self.port}", code)
+        return re.sub(rf"(localhost:|127\.0\.0\.1:|\bport[ =]){PORT}\b", rf"\g<1>{self.port}", code)
 
     def _compare(self, expected: str) -> None:
         pattern = re.escape(expected.strip()).replace("…", ".*?")
