@@ -28,14 +28,14 @@ OFTEN = 0.2
 
 def waiting(runs: int, seconds: float) -> Sample:
     """Hold so many runs, each with a reader, and return what the server does while nothing happens."""
-    with staged([*OURS, f"held={runs}"]) as (server, url), closing(Teller(server.url)) as teller:
+    with staged([*OURS, f"held={runs}"]) as (server, url):
         urls = [url.replace("/crowd/", f"/held{number}/") for number in range(runs)]
         with Crowd(urls) as crowd:
             crowd.until(CAUGHT_UP)
             crowd.rest(1.0)
-            before, spent, began = count(teller), server.cpu(), time.perf_counter()
+            before, spent, began = count(server.url), server.cpu(), time.perf_counter()
             crowd.rest(seconds)
-            after, spent, took = count(teller), server.cpu() - spent, time.perf_counter() - began
+            after, spent, took = count(server.url), server.cpu() - spent, time.perf_counter() - began
             crowd.until(BEAT)
     return {
         CORE: spent / took * 100,
@@ -44,9 +44,10 @@ def waiting(runs: int, seconds: float) -> Sample:
     }
 
 
-def count(teller: Teller) -> dict[str, float]:
-    """Ask what the store was asked so far."""
-    return dict(json.loads(teller.ask("GET", "/count")))
+def count(url: str) -> dict[str, float]:
+    """Ask what the store was asked so far, over a new connection: servers hang up on one that rests."""
+    with closing(Teller(url)) as teller:
+        return dict(json.loads(teller.ask("GET", "/count")))
 
 
 # ---- renewals -----------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def delayed(runs: int, events: int) -> Sample:
             tell(teller, reader, number, 1)
             took.append(time.perf_counter() - began)
         reader.check(events)
-        check(True, count(teller)["renew"] > 0, "renewals meanwhile")
+        check(True, count(server.url)["renew"] > 0, "renewals meanwhile")
     return {DELAY: percentile(took, 0.99) * 1e3, ROWS: float(asyncio.run(written(runs)))}
 
 
