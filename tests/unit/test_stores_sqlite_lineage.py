@@ -11,7 +11,7 @@ from outlast.run import Completed
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.migration import MIGRATIONS
 from outlast.testing.contract.scene import ANN, A, drive, join, start
-from tests.disk import behind
+from tests.disk import behind, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -38,9 +38,7 @@ async def test_a_run_from_before_lineages_were_kept_has_the_entries_of_what_came
 
 async def test_an_entry_never_changes_and_an_unreadable_one_is_told(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
-    store = SQLiteStore(path)
-    await store.open()
-    try:
+    async with opened(path) as store:
         await join(store, A)
         await drive(store, "r1")
         with behind(path) as connection:
@@ -49,15 +47,11 @@ async def test_an_entry_never_changes_and_an_unreadable_one_is_told(tmp_path: Pa
             connection.execute("INSERT INTO lineage VALUES (1, 2, 'c', NULL, 0.0, 'takeover', 'magic', 0)")
         with pytest.raises(StoreCorrupt):
             await store.runs.lineage(ANN, "r1")
-    finally:
-        await store.close()
 
 
 async def test_a_lineage_goes_with_its_run(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
-    store = SQLiteStore(path)
-    await store.open()
-    try:
+    async with opened(path) as store:
         await join(store, A)
         gone = await drive(store, "r1")
         await drive(store, "r2")
@@ -67,5 +61,3 @@ async def test_a_lineage_goes_with_its_run(tmp_path: Path) -> None:
             left = connection.execute("SELECT run FROM lineage").fetchall()
             kept = connection.execute("SELECT number FROM runs").fetchall()
         assert [row[0] for row in left] == [row[0] for row in kept]
-    finally:
-        await store.close()

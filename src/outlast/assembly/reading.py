@@ -16,7 +16,6 @@ from outlast.server.place import locate
 from outlast.server.routes.events import Events
 from outlast.server.routes.handler import Handler
 from outlast.server.seats import Seats
-from outlast.server.snapshot import Snapshots
 from outlast.server.tap import Bridged
 from outlast.server.view import View
 from outlast.stores.base import LogStore
@@ -30,7 +29,7 @@ class Reading:
         self._intake = intake
         self._logs = logs
         self._hub = hub
-        self._snapshots = Snapshots(logs)
+        self._snapshots = self.routes.snapshots
         self._handler = Handler(self.routes, seats)
 
     async def response(self, request: Request, *, owner: str, id: str) -> Response:

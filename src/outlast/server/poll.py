@@ -18,7 +18,7 @@ from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
 from outlast.server.feed import Feed
 from outlast.server.place import Place
-from outlast.server.room import Room
+from outlast.server.room import Room, until_left
 from outlast.server.view import View
 from outlast.stores.base import LogStore
 from outlast.wire import native
@@ -158,7 +158,5 @@ class Poll:
         return False
 
     async def _watch(self, receive: Receive) -> None:
-        # Without a deadline: it ends with the waiting.
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_left(receive)  # without a deadline: it ends with the waiting
         self.drop()

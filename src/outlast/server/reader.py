@@ -28,7 +28,7 @@ from outlast.run import Run
 from outlast.server.feed import Feed
 from outlast.server.place import Place
 from outlast.server.ring import CHUNK, Entry
-from outlast.server.room import Room
+from outlast.server.room import Room, until_left
 from outlast.server.shelf import Page
 from outlast.server.view import WHOLE, View
 from outlast.wire import native
@@ -170,9 +170,7 @@ class Reader:
         self._room.report(ReaderClosed(run=self._log, departure=self._departure or Departure.LEFT))
 
     async def _watch(self, receive: Receive) -> None:
-        # Without a deadline: it ends with the stream.
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_left(receive)  # without a deadline: it ends with the stream
         self.drop(Departure.LEFT)
 
     # ---- what is sent -----------------------------------------------------------------------

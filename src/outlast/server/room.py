@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from starlette.types import Receive
+
 from outlast.facts import Report
 from outlast.server.feed import Listener
 from outlast.server.shelf import Shelf
@@ -25,6 +27,12 @@ class Guest(Listener, Protocol):
     def drop(self) -> None:
         """End where it stands, whatever it waits for. Harmless twice."""
         ...
+
+
+async def until_left(receive: Receive) -> None:
+    """Return when the client has left; whoever waits for it ends the waiting."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -41,13 +41,16 @@ _KEPT: Final = frozenset({"owner", "types"})
 
 
 class Events:
-    """Answers `GET /runs/{id}/events` and `/runs/{id}/snapshot`, and streams what was just started."""
+    """Answers `GET /runs/{id}/events` and `/runs/{id}/snapshot`, and streams what was just started.
+
+    `snapshots` are the node's: whoever else bridges a gap takes them from here, so that a head is folded once.
+    """
 
     def __init__(self, intake: Intake, logs: LogStore, hub: Hub) -> None:
         self._intake = intake
         self._logs = logs
         self._hub = hub
-        self._snapshots = Snapshots(logs)
+        self.snapshots = Snapshots(logs)
 
     def doors(self) -> list[Door]:
         """Return the doors of this part."""
@@ -125,13 +128,13 @@ class Events:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         if request.method == "HEAD":
             return Response(headers=headers, media_type=JSON_TYPE)
-        parts = self._snapshots.folded(log, head)
+        parts = self.snapshots.folded(log, head)
         await anext(parts)  # a store in trouble says so before the answer has begun
         return StreamingResponse(_fold(parts, head.cursor, view), headers=headers, media_type=JSON_TYPE)
 
     async def _locate(self, run: Run, requested: Cursor, view: View, *, snapshot: str) -> Place:
         place = await locate(self._logs, run.log, requested)
-        return await self._snapshots.bridge(run.log, place, view, url=snapshot)
+        return await self.snapshots.bridge(run.log, place, view, url=snapshot)
 
     async def _page(self, request: Request, *, owner: str, id: str, snapshot: str) -> ASGIApp | Waiting:
         requested, view = cursor_of(request), view_of(request)
