@@ -19,8 +19,8 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Completed, Outcome, RecoveryBudget, Run, Token
 from outlast.server.access import Access
 from outlast.server.conditions import Conditions
-from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
+from outlast.server.readers.hub import Hub
 from outlast.server.routes import build
 from outlast.server.routes.entrance import Entrance
 from outlast.server.seats import Seats

@@ -124,11 +124,11 @@ class RunJob:
     async def reap(self, ctx): self.watermark = 1
 def fine(run): asyncio.create_task(job.start())
 """
-    assert strange("outlast.server.hub", ast.parse(source)) == [
-        "outlast.server.hub: RunJob (say run, not job)",
-        "outlast.server.hub: ctx (say context, not ctx)",
-        "outlast.server.hub: pods (say node, not pod)",
-        "outlast.server.hub: watermark (say cursor, not watermark)",
+    assert strange("outlast.server.readers.hub", ast.parse(source)) == [
+        "outlast.server.readers.hub: RunJob (say run, not job)",
+        "outlast.server.readers.hub: ctx (say context, not ctx)",
+        "outlast.server.readers.hub: pods (say node, not pod)",
+        "outlast.server.readers.hub: watermark (say cursor, not watermark)",
     ]
 
 
@@ -140,7 +140,7 @@ def test_a_strange_word_is_found_in_the_name_of_a_file() -> None:
 
 def test_a_word_of_the_shells_is_found_on_the_ground_floor_only() -> None:
     source = ast.parse("task = lock = 1")
-    assert not strange("outlast.server.hub", source)
+    assert not strange("outlast.server.readers.hub", source)
     assert len(strange("outlast.run", source)) == len(("task", "lock"))
 
 

@@ -25,7 +25,7 @@ from outlast.log.fold import fold
 from outlast.log.limits import EVENT_BYTES
 from outlast.run import Run
 from outlast.server.access import Access
-from outlast.server.place import locate
+from outlast.server.readers.place import locate
 from outlast.server.seats import Seats
 from outlast.wire import native
 from tests.stage import BASE, Handled, Logs, Site, Stage, Stream, events, names, site, staged

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outlast.log.cursor import Cursor
-from outlast.server.place import locate
+from outlast.server.readers.place import locate
 from outlast.testing.cluster import Cluster
 from outlast.testing.invariants import check
 from outlast.testing.worker import Return, Say, ScriptedWorker

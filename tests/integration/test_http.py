@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.client.link import direct
 from outlast.log.event import Event
-from outlast.server import ring
-from outlast.server.room import Guest
+from outlast.server.readers import ring
+from outlast.server.readers.room import Guest
 from outlast.server.routes.body import BYTES
 from outlast.wire.sse import Message, Parser
 from tests.stage import Site, Stage, Stream, events, names, site, staged

@@ -3,8 +3,8 @@ from starlette.requests import Request
 
 from outlast.errors import CursorInvalid, InputInvalid
 from outlast.log.cursor import Cursor
+from outlast.server.readers.view import WHOLE, View
 from outlast.server.routes.asked import MOST_TYPES, Kind, cursor_of, kind_of, view_of, wants_stream
-from outlast.server.view import WHOLE, View
 
 
 def request(headers: dict[str, str], *, query: str = "", method: str = "GET") -> Request:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from outlast.errors import StoreUnavailable
-from outlast.server.feed import LINGER
+from outlast.server.readers.feed import LINGER
 from outlast.server.routes.events import Events
 from outlast.server.routes.handler import Handler
 from outlast.server.seats import Seats

@@ -10,14 +10,14 @@ from outlast.client.received import Received, ReceivedEvent, ReceivedGap
 from outlast.errors import InputInvalid
 from outlast.log.cursor import Cursor
 from outlast.log.event import StoredEvent, is_type
-from outlast.server.hub import Hub
 from outlast.server.intake import Intake
-from outlast.server.place import locate
+from outlast.server.readers.hub import Hub
+from outlast.server.readers.place import locate
+from outlast.server.readers.tap import Bridged
+from outlast.server.readers.view import View
 from outlast.server.routes.events import Events
 from outlast.server.routes.handler import Handler
 from outlast.server.seats import Seats
-from outlast.server.tap import Bridged
-from outlast.server.view import View
 from outlast.stores.base import LogStore
 
 

@@ -16,9 +16,9 @@ from outlast.log.event import JSON
 from outlast.server.access import Access
 from outlast.server.conditions import Admit, Conditions
 from outlast.server.drain import HURRY
-from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
+from outlast.server.readers.hub import Hub
 from outlast.server.renewal import RenewalThread
 from outlast.server.routes import build
 from outlast.server.routes.metrics import Expose

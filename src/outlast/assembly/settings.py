@@ -18,8 +18,8 @@ from outlast.recovery import RecoveryPolicy
 from outlast.retention import Retention
 from outlast.server.conditions import STOP_GRACE
 from outlast.server.drain import GRACE
-from outlast.server.feed import HEARTBEAT
 from outlast.server.origins import check
+from outlast.server.readers.feed import HEARTBEAT
 from outlast.server.seats import PER_NODE, PER_OWNER
 
 STORE: Final = "sqlite:///outlast.db"

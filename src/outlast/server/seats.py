@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.errors import Capacity, TooMany
 from outlast.server.identity import ANONYMOUS
-from outlast.server.poll import Waiting
-from outlast.server.reader import Reader
+from outlast.server.readers.poll import Waiting
+from outlast.server.readers.reader import Reader
 from outlast.wire import native, sse
 
 PER_OWNER: Final = 256

@@ -30,10 +30,10 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.conditions import Admit, Conditions
 from outlast.server.drain import GRACE, HURRY
-from outlast.server.hub import Hub
 from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
-from outlast.server.place import locate
+from outlast.server.readers.hub import Hub
+from outlast.server.readers.place import locate
 from outlast.stores.base import Store
 from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.faults import Fault, Faults

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Scope
 from outlast.log.cursor import Cursor, Gap, GapReason
 from outlast.log.event import StoredEvent
 from outlast.run import Run
-from outlast.server.place import locate
+from outlast.server.readers.place import locate
 from outlast.stores.base import LogStore
 from outlast.testing.observation import EventTaken, GapTold, Observation, ReadingEnded
 from outlast.testing.process import Process

@@ -5,8 +5,8 @@ from starlette.routing import Router
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.access import Access
-from outlast.server.hub import Hub
 from outlast.server.intake import Intake
+from outlast.server.readers.hub import Hub
 from outlast.server.routes.door import routes
 from outlast.server.routes.entrance import Entrance
 from outlast.server.routes.events import Events

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from outlast.errors import InputInvalid
 from outlast.log.cursor import Cursor
 from outlast.log.event import is_type
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.view import WHOLE, View
 
 MOST_TYPES: Final = 64
 """Types a view may name: more than any front end tells apart."""

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.errors import OutlastError, StoreError
 from outlast.server.identity import Action
-from outlast.server.poll import Waiting
+from outlast.server.readers.poll import Waiting
 from outlast.server.routes.entrance import Entrance
 from outlast.server.routes.problem import is_passing, problem
 

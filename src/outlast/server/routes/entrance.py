@@ -17,7 +17,7 @@ from outlast.errors import Forbidden, Refusal, RunNotFound
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
-from outlast.server.poll import Waiting
+from outlast.server.readers.poll import Waiting
 from outlast.server.seats import Seats
 from outlast.server.trouble import Trouble
 

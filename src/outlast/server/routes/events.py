@@ -13,19 +13,19 @@ from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE, StoredEvent
 from outlast.run import Run
-from outlast.server import poll
-from outlast.server.hub import Hub
 from outlast.server.identity import Action
 from outlast.server.intake import Intake
-from outlast.server.place import Place, locate
-from outlast.server.poll import Page, Waiting
-from outlast.server.reader import HEADERS, RETRY_AFTER_TROUBLE
+from outlast.server.readers import poll
+from outlast.server.readers.hub import Hub
+from outlast.server.readers.place import Place, locate
+from outlast.server.readers.poll import Page, Waiting
+from outlast.server.readers.reader import HEADERS, RETRY_AFTER_TROUBLE
+from outlast.server.readers.snapshot import Snapshots
+from outlast.server.readers.view import View
 from outlast.server.routes.answer import SAFE, answer, knows
 from outlast.server.routes.asked import Kind, cursor_of, kind_of, view_of, wants_stream
 from outlast.server.routes.body import number
 from outlast.server.routes.door import Door, RunDoor
-from outlast.server.snapshot import Snapshots
-from outlast.server.view import View
 from outlast.stores.base import LogStore
 from outlast.wire import native, sse
 

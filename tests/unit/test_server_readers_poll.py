@@ -8,10 +8,10 @@ from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
 from outlast.run import Run
-from outlast.server import poll
-from outlast.server.place import locate
-from outlast.server.poll import Page, Poll
-from outlast.server.view import WHOLE, View
+from outlast.server.readers import poll
+from outlast.server.readers.place import locate
+from outlast.server.readers.poll import Page, Poll
+from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 from tests.stage import Handled, Site, Stage, Wire, site, staged
 

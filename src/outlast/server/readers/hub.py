@@ -19,14 +19,14 @@ from outlast.errors import Draining, NotStarted
 from outlast.facts import Report
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
-from outlast.server.feed import HEARTBEAT, Feed, Surroundings, rouse
-from outlast.server.place import Place
-from outlast.server.poll import Poll
-from outlast.server.reader import Reader
-from outlast.server.room import SEND_WITHIN, Room
-from outlast.server.round import Rounds
-from outlast.server.tap import Tap
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.feed import HEARTBEAT, Feed, Surroundings, rouse
+from outlast.server.readers.place import Place
+from outlast.server.readers.poll import Poll
+from outlast.server.readers.reader import Reader
+from outlast.server.readers.room import SEND_WITHIN, Room
+from outlast.server.readers.round import Rounds
+from outlast.server.readers.tap import Tap
+from outlast.server.readers.view import WHOLE, View
 from outlast.stores.base import Head, Store
 from outlast.wire import native
 

@@ -10,9 +10,9 @@ from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
 from outlast.log.fold import MERGED, fold
 from outlast.run import Run
-from outlast.server.place import locate
-from outlast.server.snapshot import INLINE_BYTES, INLINE_EVENTS, KEPT, PAGE, PAGE_BYTES, Snapshots, is_small
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.place import locate
+from outlast.server.readers.snapshot import INLINE_BYTES, INLINE_EVENTS, KEPT, PAGE, PAGE_BYTES, Snapshots, is_small
+from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 from tests.stage import Logs, Stage, site, staged
 

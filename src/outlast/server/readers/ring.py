@@ -14,7 +14,7 @@ from typing import Final
 
 from outlast.log.cursor import Cursor
 from outlast.log.event import StoredEvent
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 
 LIMIT: Final = 1024 * 1024

@@ -11,7 +11,7 @@ from outlast.facts import StoreTroubled
 from outlast.log.event import Event
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Run, restarted
-from outlast.server.feed import FEWEST, LINGER, MOST, RECOVERING_BEAT, SLICE, TURN, Feed, Surroundings, rouse
+from outlast.server.readers.feed import FEWEST, LINGER, MOST, RECOVERING_BEAT, SLICE, TURN, Feed, Surroundings, rouse
 from outlast.wire import native
 from outlast.wire.sse import Parser
 from tests.stage import TTL, Handled, Stage, staged

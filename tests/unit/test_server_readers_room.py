@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from outlast.server.room import Room
+from outlast.server.readers.room import Room
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from outlast.server.feed import Feed, Listener, Surroundings, rouse
+from outlast.server.readers.feed import Feed, Listener, Surroundings, rouse
 from outlast.server.trouble import Trouble
 
 EVERY: Final = 1.0

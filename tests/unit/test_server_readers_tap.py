@@ -10,10 +10,10 @@ from outlast.errors import Draining, StoreCorrupt, StoreUnavailable
 from outlast.log.cursor import Cursor, GapReason
 from outlast.log.event import StoredEvent
 from outlast.run import Cancelled, Run
-from outlast.server.place import locate
-from outlast.server.snapshot import Snapshots
-from outlast.server.tap import Bridged
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.place import locate
+from outlast.server.readers.snapshot import Snapshots
+from outlast.server.readers.tap import Bridged
+from outlast.server.readers.view import WHOLE, View
 from tests.stage import Handled, Site, Stage, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]

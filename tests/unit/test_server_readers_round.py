@@ -11,8 +11,8 @@ from outlast.errors import StoreUnavailable
 from outlast.facts import StoreTroubled
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
-from outlast.server.feed import HEARTBEAT, Feed, Surroundings
-from outlast.server.round import EVERY, Rounds
+from outlast.server.readers.feed import HEARTBEAT, Feed, Surroundings
+from outlast.server.readers.round import EVERY, Rounds
 from tests.stage import Handled, Stage, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]

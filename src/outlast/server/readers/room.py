@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from starlette.types import Receive
 
 from outlast.facts import Report
-from outlast.server.feed import Listener
-from outlast.server.shelf import Shelf
+from outlast.server.readers.feed import Listener
+from outlast.server.readers.shelf import Shelf
 from outlast.stores.base import LogStore
 
 SEND_WITHIN: Final = 60.0

@@ -4,8 +4,8 @@ import pytest
 
 from outlast.log.cursor import advance, origin
 from outlast.log.event import JSON_TYPE, Event, StoredEvent
-from outlast.server.ring import JOINED, Entry, Ring
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.ring import JOINED, Entry, Ring
+from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 
 

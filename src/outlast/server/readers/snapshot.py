@@ -20,8 +20,8 @@ from outlast.errors import StoreCorrupt
 from outlast.log.cursor import Cursor, advance, origin
 from outlast.log.event import StoredEvent
 from outlast.log.fold import Merger, Rewinds
-from outlast.server.place import Place
-from outlast.server.view import View
+from outlast.server.readers.place import Place
+from outlast.server.readers.view import View
 from outlast.stores.base import Head, LogStore
 from outlast.wire import native
 from outlast.wire.native import Bridge

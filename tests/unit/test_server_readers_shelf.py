@@ -2,8 +2,8 @@
 
 import pytest
 
-from outlast.server.shelf import Page, Shelf
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.shelf import Page, Shelf
+from outlast.server.readers.view import WHOLE, View
 
 OTHER = View(types=frozenset({"text"}))
 

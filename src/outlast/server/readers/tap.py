@@ -17,13 +17,13 @@ from outlast.errors import Draining, StoreCorrupt, StoreUnavailable
 from outlast.log.cursor import Cursor, Gap, origin
 from outlast.log.event import StoredEvent
 from outlast.run import Run
-from outlast.server.feed import Feed
-from outlast.server.place import Place
-from outlast.server.reader import PAGE
-from outlast.server.ring import CHUNK
-from outlast.server.room import Room
-from outlast.server.snapshot import Snapshots
-from outlast.server.view import View
+from outlast.server.readers.feed import Feed
+from outlast.server.readers.place import Place
+from outlast.server.readers.reader import PAGE
+from outlast.server.readers.ring import CHUNK
+from outlast.server.readers.room import Room
+from outlast.server.readers.snapshot import Snapshots
+from outlast.server.readers.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

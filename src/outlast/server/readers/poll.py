@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Receive
 
 from outlast.errors import StoreUnavailable
 from outlast.log.cursor import Cursor
-from outlast.server.feed import Feed
-from outlast.server.place import Place
-from outlast.server.room import Room, until_left
-from outlast.server.view import View
+from outlast.server.readers.feed import Feed
+from outlast.server.readers.place import Place
+from outlast.server.readers.room import Room, until_left
+from outlast.server.readers.view import View
 from outlast.stores.base import LogStore
 from outlast.wire import native
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from outlast.server.view import View
+from outlast.server.readers.view import View
 
 LIMIT: Final = 8 * 1024 * 1024
 """Bytes of pages: some thirty thousand short events, or the newest megabytes of a few dozen logs."""

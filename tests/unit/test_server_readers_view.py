@@ -1,7 +1,7 @@
 import pytest
 
 from outlast.run import TERMINALS
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.view import WHOLE, View
 
 
 @pytest.mark.parametrize(("view", "shown"), [(WHOLE, True), (View(types=frozenset({"text"})), False)])

@@ -15,14 +15,14 @@ from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
 from outlast.run import TERMINALS, Cancelled, Completed, Failed, FailureCode, Outcome, Run
-from outlast.server import ring
-from outlast.server.place import Place, locate
-from outlast.server.reader import Reader
-from outlast.server.room import SEND_WITHIN
+from outlast.server.readers import ring
+from outlast.server.readers.place import Place, locate
+from outlast.server.readers.reader import Reader
+from outlast.server.readers.room import SEND_WITHIN
+from outlast.server.readers.snapshot import Snapshots
+from outlast.server.readers.view import WHOLE, View
 from outlast.server.routes.events import Events
 from outlast.server.seats import Seats
-from outlast.server.snapshot import Snapshots
-from outlast.server.view import WHOLE, View
 from outlast.wire import native
 from outlast.wire.sse import Message
 from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged

@@ -21,7 +21,7 @@ from outlast.facts import Report, StoreTroubled
 from outlast.log.event import JSON, OWN_PREFIX, StoredEvent
 from outlast.recovery import RecoveryPolicy
 from outlast.run import TERMINALS, Run
-from outlast.server.ring import Entry, Ring
+from outlast.server.readers.ring import Entry, Ring
 from outlast.stores.base import Head, Loaded, LogSubscription, Store
 from outlast.wire import native
 

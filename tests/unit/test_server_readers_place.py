@@ -4,7 +4,7 @@ from outlast.errors import RunNotFound
 from outlast.log.cursor import Cursor, Gap, GapReason
 from outlast.log.limits import Usage
 from outlast.run import Completed
-from outlast.server.place import Place, locate
+from outlast.server.readers.place import Place, locate
 from outlast.stores.base import Head
 from tests.stage import Logs, Stage, staged
 

@@ -25,12 +25,12 @@ from starlette.types import Message, Receive, Scope, Send
 from outlast.errors import RunGone, StoreCorrupt, StoreError
 from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.run import Run
-from outlast.server.feed import Feed
-from outlast.server.place import Place
-from outlast.server.ring import CHUNK, Entry
-from outlast.server.room import Room, until_left
-from outlast.server.shelf import Page
-from outlast.server.view import WHOLE, View
+from outlast.server.readers.feed import Feed
+from outlast.server.readers.place import Place
+from outlast.server.readers.ring import CHUNK, Entry
+from outlast.server.readers.room import Room, until_left
+from outlast.server.readers.shelf import Page
+from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 
 PAGE: Final = 256

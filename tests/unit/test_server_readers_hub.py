@@ -7,9 +7,9 @@ import pytest
 from outlast.errors import NotStarted
 from outlast.log.cursor import Cursor
 from outlast.recovery import RecoveryPolicy
-from outlast.server.feed import LINGER
-from outlast.server.hub import FAREWELL_WITHIN, LOOK_EVERY, Hub
-from outlast.server.place import locate
+from outlast.server.readers.feed import LINGER
+from outlast.server.readers.hub import FAREWELL_WITHIN, LOOK_EVERY, Hub
+from outlast.server.readers.place import locate
 from outlast.wire import native
 from tests.disk import opened
 from tests.stage import Handled, Stage, Wire, names, site, staged
