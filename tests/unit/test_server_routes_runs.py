@@ -8,7 +8,7 @@ from outlast.errors import StoreUnavailable
 from outlast.log.event import Event
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cancelled, Completed, Failed, FailureCode, Run
-from outlast.wire import native
+from outlast.wire.status import moment, outcome_document, status_document
 from tests.stage import Handled, Site, Stream, names, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
@@ -201,7 +201,7 @@ async def test_a_status_document_is_what_the_row_and_the_log_say() -> None:
         answer = await here.client.get("/runs/r1")
         loaded = await here.store.runs.load("", "r1")
         head = await here.store.logs.head(run.log)
-        document = native.status_document(loaded.run, head, policy=RecoveryPolicy(), now=loaded.now)
+        document = status_document(loaded.run, head, policy=RecoveryPolicy(), now=loaded.now)
         assert answer.json() == document
         assert (answer.json()["head"], answer.json()["first"]) == (str(head.cursor), 1)
         assert answer.headers["cache-control"] == "no-cache"
@@ -322,7 +322,7 @@ async def test_a_late_stop_is_told_the_outcome_that_was_there_before(outcome: Co
         answer = await here.client.post("/runs/r1/stop")
         assert answer.status_code == 200
         assert answer.json()["answer"] == "already"
-        assert answer.json()["outcome"] == native.outcome_document(outcome)
+        assert answer.json()["outcome"] == outcome_document(outcome)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ async def test_the_lineage_of_a_run_is_told_to_its_owner() -> None:
             "epoch": 1,
             "claim": run.claim,
             "node": None,
-            "at": native.moment(run.updated_at),
+            "at": moment(run.updated_at),
             "kind": "settle",
             "cause": None,
             "calls": 0,

@@ -29,7 +29,7 @@ from outlast.server.drain import HURRY, timetable
 from outlast.server.identity import Authenticate, Authorize
 from outlast.server.intake import NOT_STARTED, is_id
 from outlast.stores.base import Stopped, Store
-from outlast.wire.native import status_document
+from outlast.wire.status import status_document
 from outlast.workers.base import Kind, Worker
 from outlast.workers.function import AbortFunction, Function, FunctionWorker
 

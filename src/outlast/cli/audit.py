@@ -24,7 +24,7 @@ from outlast.lineage import Entry, Kind, Lineage
 from outlast.log.cursor import Cursor
 from outlast.run import Cause, Status
 from outlast.stores.base import LogStore
-from outlast.wire.native import moment
+from outlast.wire.status import moment
 
 PAGE: Final = 1000
 """Events read at a time."""

@@ -3,7 +3,7 @@
 from outlast.lineage import Lineage
 from outlast.log.event import JSON
 from outlast.run import Run
-from outlast.wire.native import moment
+from outlast.wire.status import moment
 
 
 def lineage_document(run: Run, lineage: Lineage) -> dict[str, JSON]:

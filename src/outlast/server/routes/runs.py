@@ -23,8 +23,8 @@ from outlast.server.routes.body import number, read_object
 from outlast.server.routes.door import Door, RunDoor
 from outlast.server.routes.events import Events
 from outlast.stores.base import Head, Started, StopAnswer, Store
-from outlast.wire import native
 from outlast.wire.lineage import lineage_document
+from outlast.wire.status import etag, outcome_document, run_document, status_document
 from outlast.wire.trace import HEADER
 
 PAGE: Final = 50
@@ -103,16 +103,14 @@ class Runs:
             raise InputInvalid("`thread` is the id of a thread.")
         runs = await self._intake.list(owner=owner, status=_status(request), thread=thread, before=after, limit=limit)
         now = await self._store.runs.now()
-        documents = [
-            native.run_document(run, policy=self._policy, workers=self._intake.workers, now=now) for run in runs
-        ]
+        documents = [run_document(run, policy=self._policy, workers=self._intake.workers, now=now) for run in runs]
         return answer(encode_json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None}))
 
     async def look(self, request: Request, owner: str) -> ASGIApp:
         """Tell a run's status document, or 304 when it says nothing new."""
         loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
         document = await self._status_document(loaded.run, now=loaded.now)
-        tag = native.etag(document)
+        tag = etag(document)
         headers = {"etag": tag, "cache-control": "no-cache"}
         if knows(request, tag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -136,7 +134,7 @@ class Runs:
         document: dict[str, JSON] = {
             "answer": stopped.answer.value,
             "status": None if run is None else run.status.value,
-            "outcome": None if run is None or run.outcome is None else native.outcome_document(run.outcome),
+            "outcome": None if run is None or run.outcome is None else outcome_document(run.outcome),
         }
         accepted = stopped.answer is StopAnswer.ACCEPTED
         return answer(encode_json(document), status=HTTPStatus.ACCEPTED if accepted else HTTPStatus.OK)
@@ -153,14 +151,12 @@ class Runs:
             log = Head(
                 cursor=origin(run.log), first=1, usage=Usage(events=0, bytes=0, opened_at=run.created_at), sealed=False
             )
-            return native.status_document(
-                run, log, policy=self._policy, workers=self._intake.workers, now=run.created_at
-            )
+            return status_document(run, log, policy=self._policy, workers=self._intake.workers, now=run.created_at)
         return await self._status_document(run, now=await self._store.runs.now())
 
     async def _status_document(self, run: Run, *, now: float) -> dict[str, JSON]:
         log = await self._store.logs.head(run.log)
-        return native.status_document(run, log, policy=self._policy, workers=self._intake.workers, now=now)
+        return status_document(run, log, policy=self._policy, workers=self._intake.workers, now=now)
 
 
 def _check(said: Mapping[str, JSON], fields: Mapping[str, tuple[type, ...]]) -> None:
