@@ -20,58 +20,24 @@ Rules:
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 from outlast.backoff import delay
-from outlast.errors import EventTooLarge, Fenced, OwnershipError, WorkerRaised
+from outlast.errors import Fenced, OwnershipError, WorkerRaised
 from outlast.facts import ControllerStoodDown, RunReleased, WorkerCalled, WorkerFailed
-from outlast.recovery import TRY_BASE, Exhaust, Reaction, cause_of, classify, exhausted, verdict
-from outlast.run import Cancelled, Cause, Checkpoint, Completed, Limit, Outcome, restarted, started
+from outlast.recovery import TRY_BASE, Reaction, cause_of, classify
+from outlast.run import Cause, Checkpoint, Outcome, restarted, started
 from outlast.server.appender import Appender
 from outlast.server.call import Call
 from outlast.server.claim import Claimed, settlement
 from outlast.server.conditions import Conditions
+from outlast.server.ending import CallsSpent, Ending, Finished, HandedOff, Raised, StopAsked, resolve
 from outlast.server.patience import insist
 from outlast.server.tracing import Span
 from outlast.stores.base import Charge, Store
 from outlast.workers.base import ActiveRun, Kind, Worker
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """The worker came to its end; `result` is what it returned, as JSON bytes."""
-
-    result: bytes | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
-    """Something raised `error`: the worker, the appender, or the store."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopAsked:
-    """A person stopped the run."""
-
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallsSpent:
-    """The run may not call its worker once more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandedOff:
-    """The node is closing: another is to go on."""
-
-
-Ending: TypeAlias = Finished | Raised | StopAsked | CallsSpent | HandedOff
 
 
 class Controller:
@@ -290,7 +256,7 @@ class Controller:
     # ---- the end ----------------------------------------------------------------------------
 
     async def _conclude(self, ending: Ending) -> None:
-        match self._resolve(ending):
+        match resolve(ending, self.run, self._conditions):
             case None:
                 self._stand_down()
             case Cause() as cause:
@@ -302,27 +268,6 @@ class Controller:
                     self._stand_down()
                 except Exception as error:  # noqa: BLE001 - a settle that failed unclassified is a release
                     await self._release(cause_of(error))
-
-    def _resolve(self, ending: Ending) -> Outcome | Cause | None:
-        """Decide what the ending makes of the run: an outcome, a release for a cause, or nothing of ours any more."""
-        match ending:
-            case Finished(result=result) if result is not None and len(result) > self._conditions.limits.event_bytes:
-                # It becomes an event. Neither a store nor a client has to take what no event may be (L3).
-                most = self._conditions.limits.event_bytes
-                return verdict(EventTooLarge(f"A result, like an event, may have at most {most} bytes."))
-            case Finished(result=result):
-                return Completed(result=result)
-            case StopAsked(reason=reason):
-                return Cancelled(reason=reason)
-            case CallsSpent():
-                spent = Exhaust(limit=Limit.CALLS, cause=Cause.WORKER)
-                return exhausted(spent, self.run, self._conditions.recovery)
-            case HandedOff():
-                return Cause.HANDOFF
-            case Raised(error=error):
-                return _reaction(error)
-            case _:
-                assert_never(ending)
 
     async def _settle(self, outcome: Outcome) -> None:
         run, runs = self.run, self._store.runs
@@ -372,19 +317,6 @@ class Controller:
 
     async def _insist(self, operation: Callable[[], Awaitable[T]], *, during: str) -> T:
         return await insist(operation, during=during, conditions=self._conditions)
-
-
-def _reaction(error: BaseException) -> Outcome | Cause | None:
-    reaction = classify(error)
-    match reaction:
-        case Reaction.STAND_DOWN:
-            return None
-        case Reaction.FAIL | Reaction.AGAIN:
-            return verdict(error)
-        case Reaction.RELEASE | Reaction.PAUSE:  # an unanswered store is insisted on below; here it is no verdict
-            return cause_of(error)
-        case _:
-            assert_never(reaction)
 
 
 async def _drained(ending: Ending, appending: "asyncio.Task[None]") -> Ending:
