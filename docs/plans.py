@@ -13,7 +13,7 @@ from outlast.run import Cause, RecoveryBudget, Run, Status, StopIntent
 POLICY = RecoveryPolicy()
 NOW = 10_000.0
 NEW = Run(owner="", id="run", log="log", worker="chat", input=b"null", digest=b"")
-ACTIVE = replace(NEW, status=Status.ACTIVE, epoch=1, claim="claim")
+ACTIVE = replace(NEW, status=Status.ACTIVE, epoch=1, claim="claim", holder="node", lease_until=NOW)
 PARKED = replace(ACTIVE, status=Status.PARKED)
 ONCE = RecoveryBudget(takeovers=1, last_takeover_at=NOW - 1, life=1)
 SPENT = RecoveryBudget(takeovers=POLICY.takeovers, last_takeover_at=NOW - 1, life=POLICY.takeovers)
@@ -29,7 +29,10 @@ FOUND: Mapping[str, Run] = {
     "lost its node again, a moment later": replace(ACTIVE, budget=ONCE, not_before=NOW + 1),
     "lost its node again, and has waited": replace(ACTIVE, budget=ONCE),
     "has had all the takeovers of its window": replace(ACTIVE, budget=SPENT),
-    "has had them, the newest a window ago": replace(ACTIVE, budget=LATE),
+    "has had them, and was driven for a window since": replace(ACTIVE, budget=LATE),
+    "has had them, and was left alone for a window since": replace(
+        ACTIVE, holder=None, updated_at=NOW - POLICY.window + 9, budget=LATE
+    ),
     "has had all the takeovers of its life": replace(ACTIVE, budget=replace(LATE, life=POLICY.life)),
     "has had all its calls": replace(ACTIVE, budget=RecoveryBudget(calls=POLICY.calls)),
     "was handed off by a deploy": replace(ACTIVE, cause=Cause.HANDOFF, budget=SPENT),

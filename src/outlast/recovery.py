@@ -8,8 +8,8 @@ Rules of `plan`:
 1. A terminal run, and one whose holder's lease is live, is left alone.
 2. A stop settles the run, whatever its budget and `not_before`.
 3. The first takeover is immediate; takeover n+1 waits `min(base · 2^(n-1), cap)` ± 20 % from claim n on.
-4. A takeover at least `window` after the previous one opens a fresh window. Nothing else resets it: not events,
-   not readers, not restarts.
+4. A run that was driven on until at least `window` after its last takeover opens a fresh window. Nothing else resets
+   it: not events, not readers, not restarts, and not the time for which nobody drove it.
 5. `life` and `calls` bound the run for ever. A spent budget exhausts the run at once, without waiting.
 6. A planned hand-off is free, `handoff_spacing` apart, `handoffs` times; the next is charged like a takeover.
 7. Waking a parked run is free.
@@ -186,7 +186,7 @@ def _take_over(run: Run, policy: RecoveryPolicy, *, now: float, jitter: float) -
         return _no_earlier(run, Claim(budget=handed, not_before=now + HANDOFF_SPACING, cause=cause), now=now)
     if budget.life >= policy.life:
         return Exhaust(limit=Limit.LIFE, cause=cause)
-    used = 0 if is_fresh(budget, policy, now=now) else budget.takeovers
+    used = 0 if is_fresh(run, policy, now=now) else budget.takeovers
     if used >= policy.takeovers:
         return Exhaust(limit=Limit.WINDOW, cause=cause)
     charged = replace(
@@ -204,9 +204,23 @@ def _no_earlier(run: Run, claim: Claim, *, now: float) -> Plan:
     return Wait(until=run.not_before) if now < run.not_before else claim
 
 
-def is_fresh(budget: RecoveryBudget, policy: RecoveryPolicy, *, now: float) -> bool:
-    """Say whether the next takeover opens a fresh window (B11); a budget without a time reads as fresh (B12)."""
-    return budget.last_takeover_at is None or now - budget.last_takeover_at >= policy.window
+def is_fresh(run: Run, policy: RecoveryPolicy, *, now: float) -> bool:
+    """Say whether the next takeover opens a fresh window (B11); a budget without a time reads as fresh (B12).
+
+    What counts is until when the run was driven. If its waiting counted, hundreds of runs whose worker is dead would
+    all be first takeovers again after one window of being held back, and none of those is (B24).
+    """
+    last = run.budget.last_takeover_at
+    return last is None or _driven_until(run, now=now) - last >= policy.window
+
+
+def _driven_until(run: Run, *, now: float) -> float:
+    """Return when the run lost its controller, `now` when it has one and when nobody knows."""
+    if run.status is not Status.ACTIVE:
+        return now
+    if run.holder is None:
+        return run.updated_at  # letting go was the last that was written
+    return now if run.lease_until is None else min(now, run.lease_until)
 
 
 def exhausted(exhaust: Exhaust, run: Run, policy: RecoveryPolicy) -> Failed:

@@ -90,7 +90,7 @@ def _wait(run: Run, policy: RecoveryPolicy, left: float, *, now: float) -> Stand
     cause = run.cause or Cause.CRASH
     if cause is Cause.HANDOFF or run.status is Status.QUEUED:
         return Standstill(reason=Reason.BACKOFF, message=f"The next claim comes in {left:.1f} s, not before.")
-    used = 0 if is_fresh(run.budget, policy, now=now) else run.budget.takeovers
+    used = 0 if is_fresh(run, policy, now=now) else run.budget.takeovers
     message = (
         f"Its controller let go ({cause.value}): takeover {used + 1} of {policy.takeovers} comes in {left:.1f} s, "
         f"not before."

@@ -1,6 +1,7 @@
 """Which runs are taken over, when, how often, and which policies are refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ POLICY = RecoveryPolicy()
 NOW = 1000.0
 TICK = 0.001
 QUEUED = Run(owner="ann", id="r1", log="log1", worker="chat", input=b"{}", digest=b"d")
-ACTIVE = replace(QUEUED, status=Status.ACTIVE, epoch=1, claim="c1")
+ACTIVE = replace(QUEUED, status=Status.ACTIVE, epoch=1, claim="c1", holder="n", lease_until=NOW)
 PARKED = replace(ACTIVE, status=Status.PARKED)
 STOP = StopIntent(at=900.0, reason="enough")
 SPENT = RecoveryBudget(takeovers=5, last_takeover_at=NOW - 1, life=5, causes=(Cause.CRASH,) * 5)
@@ -216,7 +217,7 @@ def test_a_pause_is_capped() -> None:
 @pytest.mark.parametrize(("since", "fresh"), [(300.0 - TICK, False), (300.0, True), (300.0 + TICK, True)])
 def test_a_takeover_a_window_after_the_last_opens_a_fresh_window(since: float, fresh: bool) -> None:
     budget = replace(SPENT, last_takeover_at=NOW - since)
-    assert is_fresh(budget, POLICY, now=NOW) is fresh
+    assert is_fresh(replace(ACTIVE, budget=budget), POLICY, now=NOW) is fresh
     found = ask(replace(ACTIVE, budget=budget, not_before=NOW - since + 19.2))
     if not fresh:
         assert found == Exhaust(limit=Limit.WINDOW, cause=Cause.CRASH)
@@ -225,6 +226,26 @@ def test_a_takeover_a_window_after_the_last_opens_a_fresh_window(since: float, f
     assert (found.budget.takeovers, found.budget.last_takeover_at, found.budget.life) == (1, NOW, 6)
     assert found.budget.causes == (Cause.CRASH,) * 6
     assert found.not_before == NOW + 1.0
+
+
+@pytest.mark.behaviour("B11")
+@pytest.mark.parametrize(
+    ("left", "fresh"),
+    [
+        ({"lease_until": NOW - 800}, False),
+        ({"lease_until": NOW - 701}, False),
+        ({"lease_until": NOW - 700}, True),
+        ({"lease_until": None}, True),
+        ({"holder": None, "lease_until": None, "cause": Cause.WORKER, "updated_at": NOW - 701}, False),
+        ({"holder": None, "lease_until": None, "cause": Cause.WORKER, "updated_at": NOW - 700}, True),
+    ],
+    ids=["lease", "lease just before", "lease just then", "unknown", "let go just before", "let go just then"],
+)
+def test_the_time_for_which_nobody_drove_a_run_opens_no_window(left: dict[str, Any], fresh: bool) -> None:
+    run = replace(ACTIVE, budget=replace(SPENT, takeovers=2, last_takeover_at=NOW - 1000), **left)
+    found = ask(run)
+    assert isinstance(found, Claim)
+    assert found.budget.takeovers == (1 if fresh else 3)
 
 
 def test_a_budget_that_lost_its_time_reads_as_a_fresh_window_and_keeps_its_life() -> None:

@@ -98,7 +98,8 @@ def drive(deaths: Iterator[Death], *, policy: RecoveryPolicy = POLICY, jitter: f
                 death = next(deaths, None)
                 if death is None:
                     return run, called
-                run, now = replace(run, cause=death.cause), now + death.after
+                now += death.after
+                run = replace(run, cause=death.cause, updated_at=now)
             case Exhaust() as exhaust:
                 return replace(run, status=Status.FAILED, outcome=exhausted(exhaust, run, policy)), called
             case found:

@@ -1,18 +1,21 @@
 """Hundreds of runs at once: a dead worker's load is not multiplied, and what is held back costs next to nothing."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
+from outlast.errors import Retry
 from outlast.facts import RunClaimed
 from outlast.fleet import FLOOR, SHARE, SPAN
-from outlast.recovery import RecoveryPolicy
-from outlast.run import Run, Status
+from outlast.recovery import TRIES, RecoveryPolicy
+from outlast.run import FailureCode, Run, Status
 from outlast.server.claim import HELD_BACK_FOR
 from outlast.server.node import LOOK_EVERY, STARTS_AT_ONCE
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import Gate, Script
+from outlast.testing.invariants import check
 from outlast.testing.observation import FactReported
 from outlast.testing.worker import Call, Hang, Raise, Return, ScriptedWorker, Step
 
@@ -55,9 +58,9 @@ def check_every_minute(claimed: Sequence[tuple[float, RunClaimed]]) -> None:
         assert len(later) <= FLOOR + SHARE * len(starts)
 
 
-async def rows(cluster: Cluster) -> Sequence[Run]:
+async def rows(cluster: Cluster, many: int = MANY) -> Sequence[Run]:
     """Return the row of every run."""
-    return await cluster.store.runs.list("", status=None, before=None, limit=MANY)
+    return await cluster.store.runs.list("", status=None, before=None, limit=many)
 
 
 async def waiting(cluster: Cluster) -> list[Run]:
@@ -91,6 +94,37 @@ async def test_nothing_that_is_held_back_starves_while_the_worker_is_dead_or_whe
         await asyncio.sleep(2 * SPAN + HELD_BACK_FOR)
         assert {row.status for row in await rows(cluster)} == {Status.COMPLETED, Status.FAILED}
         check_every_minute(claims(cluster))
+
+
+@pytest.mark.fault("X10")
+@pytest.mark.parametrize("many", [150, pytest.param(2000, marks=pytest.mark.long)])
+async def test_a_worker_that_is_down_for_five_minutes_is_not_stormed_and_all_its_runs_end(many: int) -> None:
+    script = Sick()
+    worker = ScriptedWorker(script)
+    async with Cluster({"chat": worker}) as cluster:
+        await begin(cluster, "a", many)
+        await asyncio.sleep(5 * SPAN)
+        script.well = True
+        await asyncio.sleep(many / FLOOR * SPAN + 2 * SPAN)  # a minute for each portion of what is left
+        assert {row.status for row in await rows(cluster, many)} <= {Status.COMPLETED, Status.FAILED}
+        claimed = claims(cluster)
+        check_every_minute(claimed)
+        assert Counter(fact.takeovers for _, fact in claimed)[1] == many, (
+            "waiting makes no first takeover of a later one"
+        )
+        check(await cluster.finish())
+
+
+@pytest.mark.fault("X10")
+async def test_runs_whose_worker_asks_for_another_call_in_vain_end_typed_within_their_tries() -> None:
+    worker = ScriptedWorker(lambda _call: [Raise(Retry("down"))])
+    async with Cluster({"chat": worker}) as cluster:
+        await begin(cluster, "a", 100)
+        await asyncio.sleep(SPAN)
+        outcomes = {getattr(row.outcome, "code", None) for row in await rows(cluster)}
+        assert outcomes == {FailureCode.WORKER_FAILED}
+        assert len(worker.calls) == (1 + TRIES) * 100
+        check(await cluster.finish())
 
 
 @pytest.mark.behaviour("B24")

@@ -124,9 +124,10 @@ def test_what_is_written_needs_nothing_but_ascii() -> None:
 async def test_a_window_that_cannot_be_read_is_a_fresh_one(store: SQLiteStore, path: Path, change: str) -> None:
     run = await claim(store, SPENT)
     damage(path, change)
-    found = (await load(store, run)).budget
+    loaded = await load(store, run)
+    found = loaded.budget
     assert (found.takeovers, found.last_takeover_at) == (0, None)
-    assert is_fresh(found, RecoveryPolicy(), now=6.0)
+    assert is_fresh(loaded, RecoveryPolicy(), now=6.0)
     assert (found.life, found.handoffs, found.calls, found.waits) == (4, 2, 7, 1)
     assert found.causes in {SPENT.causes, ()}
 

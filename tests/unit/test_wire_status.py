@@ -115,8 +115,12 @@ def test_the_owner_and_the_input_are_not_told() -> None:
             {"takeover": 2, "next_try_in": 3.2, "cause": "store"},
         ),
         (
-            unheld(budget=RecoveryBudget(takeovers=3, last_takeover_at=NOW - 300, life=3)),
+            unheld(budget=RecoveryBudget(takeovers=3, last_takeover_at=NOW - 301, life=3)),
             {"takeover": 1, "next_try_in": 0.0, "cause": "crash"},
+        ),
+        (
+            unheld(budget=RecoveryBudget(takeovers=3, last_takeover_at=NOW - 300, life=3)),
+            {"takeover": 4, "next_try_in": 0.0, "cause": "crash"},
         ),
         (
             unheld(budget=RecoveryBudget(takeovers=5, last_takeover_at=NOW - 1, life=5)),
@@ -141,6 +145,7 @@ def test_the_owner_and_the_input_are_not_told() -> None:
         "its lease has just run out",
         "waits for its second takeover",
         "the next one opens a fresh window",
+        "waiting opens none",
         "the budget is spent",
         "a hand-off is no takeover",
     ],

@@ -250,8 +250,9 @@ class RunStore(Protocol):
         `not_before` is past (queued, active) or `wake_at` is past (parked). A run in its cool-down after a refusal
         is not due, unless a stop is set. Order: `not_before`, the oldest first. Writes nothing (B15).
 
-        Of workers that are `held_back`, active runs whose last takeover is less than `within` seconds ago are left
-        out, unless a stop is set or they were handed off (B24).
+        Of workers that are `held_back`, active runs that were let go, or whose holder's lease ended, less than `within`
+        seconds after their last takeover are left out, however long ago that is, unless a stop is set or they were
+        handed off (B24).
         """
         ...
 

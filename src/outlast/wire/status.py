@@ -12,7 +12,7 @@ from outlast import lease
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON, encode_json
 from outlast.recovery import RecoveryPolicy, is_fresh
-from outlast.run import Cancelled, Cause, Completed, Failed, Outcome, RecoveryBudget, Run, Status, describe
+from outlast.run import Cancelled, Cause, Completed, Failed, Limit, Outcome, Run, Status, describe
 from outlast.standstill import Standstill, explain
 
 _PASSING: Final = frozenset({"window_left", "next_try_in", "lease_left", "message"})
@@ -96,7 +96,7 @@ def moment(seconds: float) -> str:
 def _budget(run: Run, policy: RecoveryPolicy, *, now: float) -> dict[str, JSON]:
     budget = run.budget
     settled = run.status.is_terminal
-    used = _used(budget, policy, now=now if run.settled_at is None else run.settled_at)
+    used = _used(run, policy, now=now if run.settled_at is None else run.settled_at)
     open_until = None if settled or not used else (budget.last_takeover_at or now) + policy.window
     return {
         "takeovers": {
@@ -115,7 +115,7 @@ def _recovering(run: Run, policy: RecoveryPolicy, *, now: float) -> dict[str, JS
     if run.status is not Status.ACTIVE:
         return None
     cause = run.cause or Cause.CRASH
-    used = _used(run.budget, policy, now=now)
+    used = _used(run, policy, now=now)
     # A hand-off is no takeover, and after the last one there is no next: "6 of 5" would say nothing to anybody.
     takeover = used if cause is Cause.HANDOFF else min(used + 1, policy.takeovers)
     return {"takeover": takeover, "next_try_in": _seconds(run.not_before - now), "cause": cause.value}
@@ -125,8 +125,10 @@ def _standstill(standstill: Standstill | None) -> dict[str, JSON] | None:
     return None if standstill is None else {"code": standstill.reason.value, "message": standstill.message}
 
 
-def _used(budget: RecoveryBudget, policy: RecoveryPolicy, *, now: float) -> int:
-    return 0 if is_fresh(budget, policy, now=now) else budget.takeovers
+def _used(run: Run, policy: RecoveryPolicy, *, now: float) -> int:
+    if isinstance(run.outcome, Failed) and run.outcome.limit is Limit.WINDOW:
+        return run.budget.takeovers  # however long it waited for a node to say so
+    return 0 if is_fresh(run, policy, now=now) else run.budget.takeovers
 
 
 def _lasting(value: JSON) -> JSON:

@@ -29,7 +29,7 @@ def due(
         "workers": json.dumps(sorted(workers)),
         "now": query.now,
         "held_back": json.dumps(sorted(held_back)),
-        "since": query.now - within,
+        "within": within,
     }
 
     def fetch(limit: int) -> Sequence[sqlite3.Row]:

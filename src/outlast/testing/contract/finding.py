@@ -157,6 +157,20 @@ class Finding(Contract):
         other = await store.runs.due([CHAT], limit=MANY, held_back=["draw"], within=300)
         assert {run.id for run in other.runs} == {"lately", "long ago", "never", "queued"}
 
+    async def test_who_was_let_go_soon_after_a_takeover_is_held_back_however_long_ago_that_was(
+        self, store: Store, bench: Workbench
+    ) -> None:
+        await join(store, A)
+        for id, ago in (("soon", 100), ("later", 400)):
+            at = await store.runs.now() - ago
+            run = await start(store, id)
+            taken_over = RecoveryBudget(takeovers=1, last_takeover_at=at)
+            run = await store.runs.claim(run, new_claim(run, A, budget=taken_over))
+            await store.runs.release(run, run.token, Cause.STORE)
+        await bench.age(1000)
+        found = await store.runs.due([CHAT], limit=MANY, held_back=[CHAT], within=300)
+        assert {run.id for run in found.runs} == {"later"}
+
     async def test_a_stop_a_hand_off_and_a_waking_are_never_held_back(self, store: Store, bench: Workbench) -> None:
         await join(store, A)
         taken_over = RecoveryBudget(takeovers=1, last_takeover_at=await store.runs.now())

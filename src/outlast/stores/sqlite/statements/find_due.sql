@@ -3,7 +3,8 @@
 -- `holders` steps from one holder of unsettled runs to the next, so it costs what nodes cost, not what runs cost.
 -- The two arms are merged in order and end with the limit: runs without a holder, which lie in order already, and
 -- runs whose holder has no live lease. A time that cannot be read is due: whoever reads the row tells of it. What is
--- held back is looked up per run, by its number, only where a worker is.
+-- held back is looked up per run, by its number, only where a worker is: what was let go, or lost its node, less than
+-- a window after its last takeover.
 WITH RECURSIVE
     holders (node) AS (
         SELECT min(holder) FROM runs WHERE settled_at IS NULL AND holder IS NOT NULL
@@ -11,8 +12,8 @@ WITH RECURSIVE
         SELECT (SELECT min(holder) FROM runs WHERE settled_at IS NULL AND holder > node)
         FROM holders WHERE node IS NOT NULL
     ),
-    lost (node) AS (
-        SELECT node FROM holders
+    lost (node, driven_until) AS (
+        SELECT node, coalesce((SELECT until FROM nodes WHERE id = node), :now) FROM holders
         WHERE node IS NOT NULL AND NOT EXISTS (SELECT 1 FROM nodes WHERE id = node AND until > :now)
     ),
     due (number, not_before) AS (
@@ -21,7 +22,7 @@ WITH RECURSIVE
         AND worker IN (SELECT value FROM json_each(:workers))
         AND NOT (worker IN (SELECT value FROM json_each(:held_back)) AND EXISTS (
             SELECT 1 FROM runs AS later WHERE later.number = unsettled.number AND later.status = 'active'
-            AND later.last_takeover_at > :since AND later.cause IS NOT 'handoff' AND later.stop_at IS NULL
+            AND later.updated_at - later.last_takeover_at < :within AND later.cause IS NOT 'handoff' AND later.stop_at IS NULL
         ))
         UNION ALL
         SELECT number, not_before FROM lost CROSS JOIN unsettled ON holder = node
@@ -29,7 +30,7 @@ WITH RECURSIVE
         AND worker IN (SELECT value FROM json_each(:workers))
         AND NOT (worker IN (SELECT value FROM json_each(:held_back)) AND EXISTS (
             SELECT 1 FROM runs AS later WHERE later.number = unsettled.number AND later.status = 'active'
-            AND later.last_takeover_at > :since AND later.cause IS NOT 'handoff' AND later.stop_at IS NULL
+            AND driven_until - later.last_takeover_at < :within AND later.cause IS NOT 'handoff' AND later.stop_at IS NULL
         ))
         ORDER BY not_before
         LIMIT :limit
