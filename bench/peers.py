@@ -245,9 +245,9 @@ def row(share: float, writers: int, events: int, least: float) -> Row:
 
 def one(share: float) -> Row:
     """Ask about one writer."""
-    return row(share, 1, 400, 3.0)
+    return row(share, 1, 120, 3.0)  # a peer may take a third of a second for each
 
 
 def many(share: float) -> Row:
     """Ask about sixteen at once."""
-    return row(share, 16, 2000, 8.0)
+    return row(share, 16, 240, 8.0)
