@@ -125,7 +125,7 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
         {"after": 2, "limit": 2, "seqs": [3, 4]},
     ),
     (Reading.test_the_chain_is_told_at_every_stored_place_and_nowhere_else, {"logs.chain_at": wrong.nothing}, {}),
-    (Leasing.test_a_renewal_moves_the_lease_on, {"renewer": lambda store, node, ttl: wrong.Idle()}, {}),
+    (Leasing.test_a_renewal_moves_the_lease_on, {"renewer": lambda store, node, ttl, workers: wrong.Idle()}, {}),
     (
         Leasing.test_a_node_that_leaves_has_no_lease_and_its_runs_are_free_at_once,
         {"leave": wrong.nothing},
@@ -133,6 +133,26 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
     ),
     (Leasing.test_a_lease_that_has_run_out_is_still_told, {"nodes": wrong.nodes_that_live}, {}),
     (Leasing.test_a_nodes_lag_is_that_of_its_newest_renewal, {"nodes": wrong.nodes_without_lag}, {}),
+    (
+        Leasing.test_a_node_is_told_with_its_workers_for_as_long_as_it_has_a_lease,
+        {"nodes": wrong.nodes_without_workers},
+        {},
+    ),
+    (
+        Leasing.test_a_lease_that_is_written_anew_tells_the_workers_again,
+        {"renewer": lambda store, node, ttl, workers: store.renewer(node, ttl=ttl)},
+        {},
+    ),
+    (
+        Leasing.test_a_node_that_drains_is_told_as_such_and_keeps_its_lease_and_its_runs,
+        {"drain": wrong.nothing},
+        {"times": 1},
+    ),
+    (
+        Leasing.test_a_node_that_drains_is_told_as_such_and_keeps_its_lease_and_its_runs,
+        {"drain": wrong.drain_and_leave},
+        {"times": 1},
+    ),
     (
         Outbox.test_a_taken_abort_is_hidden_from_everybody_until_its_hold_is_over,
         {"take_aborts": wrong.take_and_show},

@@ -278,6 +278,14 @@ async def nodes_without_lag(store: Store) -> Any:
     return [replace(node, lag=0.0) for node in await store.runs.nodes()]
 
 
+async def nodes_without_workers(store: Store) -> Any:
+    return [replace(node, workers=None) for node in await store.runs.nodes()]
+
+
+async def drain_and_leave(store: Store, node: str) -> None:
+    await store.runs.leave(node)
+
+
 class Deaf:
     """A subscription that nothing wakes."""
 

@@ -80,6 +80,7 @@ def test_a_store_is_told_with_its_schema_and_nodes(tmp_path: Path) -> None:
         ([], Health.WARN, "0 live leases of 0 nodes"),
         ([Node(id="a", until=9.0, stalled=False)], Health.WARN, "0 live leases of 1 node"),
         ([Node(id="a", until=11.0, stalled=False)], Health.OK, "1 live lease of 1 node"),
+        ([Node(id="a", until=11.0, stalled=False, draining=True)], Health.OK, "1 live lease of 1 node, 1 draining"),
         ([Node(id="a", until=11.0, stalled=False), Node(id="b", until=9.0, stalled=True)], Health.WARN, "1 stalled"),
     ],
 )

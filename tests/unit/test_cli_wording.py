@@ -101,8 +101,9 @@ def test_an_age_is_told_in_one_unit(time: str, said: str) -> None:
     assert ago(time, now=datetime(2026, 1, 2, tzinfo=UTC)) == said
 
 
-def test_a_node_is_told_with_its_lease_its_lag_and_whether_it_stalled() -> None:
+def test_a_node_is_told_with_its_lease_its_lag_and_whether_it_stalled_or_drains() -> None:
     live = {"id": "n1", "live": True, "lease_left": 12.34, "stalled": False, "loop_lag": 0.0042}
     assert node_sentence(live) == "node n1: lease ends in 12.3 s, loop lag 4 ms"
     stalled = {**live, "id": "\x1b[2J", "live": False, "lease_left": None, "stalled": True, "loop_lag": 130.0}
     assert node_sentence(stalled) == "node ␛[2J: no lease, loop lag 130000 ms, stalled"
+    assert node_sentence({**live, "draining": True}) == "node n1: lease ends in 12.3 s, loop lag 4 ms, draining"

@@ -13,18 +13,21 @@ async def test_nodes_are_told_with_what_is_left_of_their_leases_and_how_late_the
         assert (await here.client.get("/nodes")).json() == {"nodes": []}
         await stage.store.runs.join("a-gone", ttl=1.0)
         await stage.store.runs.join("b-stalled", ttl=TTL)
-        await stage.store.runs.join("c-late", ttl=TTL)
+        await stage.store.runs.join("c-late", ttl=TTL, workers=["fax", "chat"])
         for node, stalled, lag in (("b-stalled", True, 130.5), ("c-late", False, 0.12345)):
             renewer = stage.store.renewer(node, ttl=TTL)
             renewer.renew(stalled=stalled, lag=lag)
             renewer.close()
+        await stage.store.runs.drain("c-late")
         await asyncio.sleep(2.5)
         answer = await here.client.get("/nodes")
         assert answer.headers["cache-control"] == "no-store"
+        unknown = {"workers": None, "draining": False}
+        known = {"workers": ["chat", "fax"], "draining": True}
         assert answer.json()["nodes"] == [
-            {"id": "a-gone", "live": False, "lease_left": None, "stalled": False, "loop_lag": 0.0},
-            {"id": "b-stalled", "live": False, "lease_left": None, "stalled": True, "loop_lag": 130.5},
-            {"id": "c-late", "live": True, "lease_left": 12.5, "stalled": False, "loop_lag": 0.123},
+            {"id": "a-gone", "live": False, "lease_left": None, "stalled": False, "loop_lag": 0.0, **unknown},
+            {"id": "b-stalled", "live": False, "lease_left": None, "stalled": True, "loop_lag": 130.5, **unknown},
+            {"id": "c-late", "live": True, "lease_left": 12.5, "stalled": False, "loop_lag": 0.123, **known},
         ]
 
 

@@ -196,3 +196,10 @@ async def test_a_lease_that_cannot_be_read_stops_nobody_and_lapses(
     assert list(await store.runs.bury(A)) == []
     await drive(store)
     assert {node.id: node.until for node in await store.runs.nodes()}["odd"] == await store.runs.now() + UNREADABLE_FOR
+
+
+@pytest.mark.parametrize("workers", ["not json", "7", b"\x00", None])
+async def test_workers_that_cannot_be_read_are_not_known(store: SQLiteStore, path: Path, workers: object) -> None:
+    with behind(path) as connection:
+        connection.execute("UPDATE nodes SET workers = ?", (workers,))
+    assert [node.workers for node in await store.runs.nodes()] == [None]

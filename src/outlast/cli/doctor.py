@@ -198,7 +198,9 @@ def nodes_check(nodes: Sequence[Node], *, now: float) -> Check:
     """Tell which nodes have a live lease."""
     live = [node for node in nodes if node.until > now]
     stalled = [node for node in nodes if node.stalled]
+    leaving = sum(node.draining for node in live)
     found = f"{counted(len(live), 'live lease')} of {counted(len(nodes), 'node')}"
+    found += f", {leaving} draining" if leaving else ""
     if stalled:
         return Check(name="nodes", health=Health.WARN, found=f"{found}, {len(stalled)} stalled", advice=STALLED)
     if not live:

@@ -50,8 +50,8 @@ def node_sentence(node: Mapping[str, Any]) -> str:
     """Return how a node is, from its entry in `GET /nodes`."""
     left = node.get("lease_left")
     lease = "no lease" if left is None else f"lease ends in {float(left):.1f} s"
-    stalled = ", stalled" if node.get("stalled") else ""
-    return f"node {inline(str(node.get('id')), 24)}: {lease}, loop lag {1000 * float(node['loop_lag']):.0f} ms{stalled}"
+    told = "".join(f", {word}" for word in ("stalled", "draining") if node.get(word))
+    return f"node {inline(str(node.get('id')), 24)}: {lease}, loop lag {1000 * float(node['loop_lag']):.0f} ms{told}"
 
 
 def takeover_sentence(restarted: Mapping[str, JSON]) -> str:

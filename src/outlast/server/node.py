@@ -114,11 +114,11 @@ class Node:
         """
         runs, lease, report = self._store.runs, self._conditions.lease, self._conditions.report
         loop = asyncio.get_running_loop()
-        await runs.join(self.id, ttl=lease.ttl)
+        await runs.join(self.id, ttl=lease.ttl, workers=self._workers.keys())
         self._looked_at = await runs.now()
         self._answered_at = loop.time()
         self._keeper = Keeper(
-            self._store.renewer(self.id, ttl=lease.ttl),
+            self._store.renewer(self.id, ttl=lease.ttl, workers=self._workers.keys()),
             lease,
             clock=loop.time,
             report=report,

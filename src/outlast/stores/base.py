@@ -157,13 +157,16 @@ class Renewal:
 class Node:
     """A node as the store knows it; its lease is live while `until` lies ahead.
 
-    `lag` is how late its event loop was, in seconds, when the lease was last renewed.
+    `lag` is how late its event loop was, in seconds, when the lease was last renewed. `workers` are the names it has
+    registered, None where they are not known. A `draining` node claims nothing more.
     """
 
     id: str
     until: float
     stalled: bool
     lag: float = 0.0
+    workers: frozenset[str] | None = None
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,8 +414,15 @@ class RunStore(Protocol):
 
     # ---- nodes ------------------------------------------------------------------------------
 
-    async def join(self, node: str, *, ttl: float) -> None:
-        """Write the node's first lease. On one machine its OS lock is held from before this until `leave` or death."""
+    async def join(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> None:
+        """Write the node's first lease, and the names of its workers.
+
+        On one machine its OS lock is held from before this until `leave` or death.
+        """
+        ...
+
+    async def drain(self, node: str) -> None:
+        """Note that the node is leaving. Its lease and its runs stay its own. Harmless twice, and without a lease."""
         ...
 
     async def leave(self, node: str) -> None:
@@ -490,7 +500,8 @@ class Renewer(Protocol):
         """Move the node's lease to now + TTL in one row, whatever the number of its runs; `lag` is told with it.
 
         With `stalled` the lease is ended instead and the node marked, so that takeovers are booked under `stall`.
-        Raises `StoreUnavailable`; that proves nothing either way. A lease that ran out or was deleted is written anew.
+        Raises `StoreUnavailable`; that proves nothing either way. A lease that ran out or was deleted is written anew,
+        with the node's workers. A node that drains goes on draining.
         """
         ...
 
@@ -520,8 +531,8 @@ class Store(Protocol):
         """Finish what is under way and let go of everything. Harmless twice."""
         ...
 
-    def renewer(self, node: str, *, ttl: float) -> Renewer:
-        """Return the renewer of `node`; callable from any thread."""
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> Renewer:
+        """Return the renewer of `node`, which has these workers; callable from any thread."""
         ...
 
 

@@ -11,7 +11,7 @@ Rules:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
@@ -73,9 +73,9 @@ class FaultyStore:
     async def close(self) -> None:
         """Do nothing: `inner` belongs to whoever made it."""
 
-    def renewer(self, node: str, *, ttl: float) -> Renewer:
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> Renewer:
         """Return a renewer that fails by the same faults, as operation `renew`."""
-        return _FaultyRenewer(self.inner.renewer(node, ttl=ttl), self)
+        return _FaultyRenewer(self.inner.renewer(node, ttl=ttl, workers=workers), self)
 
     # ---- what happens to an operation -------------------------------------------------------
 

@@ -5,7 +5,7 @@ witness has seen. Rows are read back after each operation that may have changed 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, cast
 
 from outlast.log.cursor import Cursor
@@ -52,9 +52,9 @@ class Witness:
     async def close(self) -> None:
         """Do nothing: `inner` belongs to whoever made it."""
 
-    def renewer(self, node: str, *, ttl: float) -> Renewer:
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> Renewer:
         """Return the store's own renewer: what a lease says proves nothing."""
-        return self.inner.renewer(node, ttl=ttl)
+        return self.inner.renewer(node, ttl=ttl, workers=workers)
 
 
 class _Runs:

@@ -1,4 +1,4 @@
-"""Tells which nodes use this store, whether they live, and how late their event loops are.
+"""Tells which nodes use this store, whether they live or leave, what they have, and how late their event loops are.
 
 It says nothing of anybody's runs, and still is for those alone who may list runs here: a fleet is nobody else's
 business.
@@ -40,4 +40,6 @@ def _document(node: Node, *, now: float) -> dict[str, JSON]:
         "lease_left": round(node.until - now, 3) if live else None,
         "stalled": node.stalled,
         "loop_lag": round(node.lag, 3),
+        "draining": node.draining,
+        "workers": None if node.workers is None else sorted(node.workers),
     }

@@ -1,8 +1,9 @@
 """Nodes and their leases, as rows: written at joining, ended when the node is provably dead, cleared away at last."""
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from outlast.stores.base import Node
 from outlast.stores.sqlite.statement import load
@@ -31,17 +32,34 @@ class Others:
     unreadable: Sequence[str]
 
 
-def join(transaction: Transaction, node: str, *, ttl: float, boot_id: str) -> None:
+def join(transaction: Transaction, node: str, *, ttl: float, boot_id: str, workers: str | None) -> None:
     """Write the node's first lease."""
-    write_lease(transaction, node, until=transaction.now + ttl, boot_id=boot_id)
+    write_lease(transaction, node, until=transaction.now + ttl, boot_id=boot_id, workers=workers)
 
 
 def write_lease(
-    query: Query, node: str, *, until: float, boot_id: str, stalled: bool = False, lag: float = 0.0
+    query: Query,
+    node: str,
+    *,
+    until: float,
+    boot_id: str,
+    workers: str | None,
+    stalled: bool = False,
+    lag: float = 0.0,
 ) -> None:
-    """Write the node's lease, whatever was there before."""
-    lease = {"node": node, "boot_id": boot_id, "until": until, "stalled": stalled, "lag": lag}
+    """Write the node's lease, whatever was there before; `workers` is their column."""
+    lease = {"node": node, "boot_id": boot_id, "until": until, "stalled": stalled, "lag": lag, "workers": workers}
     query.execute(WRITE_LEASE, {**lease, "now": query.now})
+
+
+def workers_column(workers: Collection[str] | None) -> str | None:
+    """Return names of workers as they are stored."""
+    return None if workers is None else json.dumps(sorted(workers))
+
+
+def drain(transaction: Transaction, node: str) -> None:
+    """Note that the node is leaving."""
+    transaction.execute("UPDATE nodes SET draining = 1 WHERE id = ?", (node,))
 
 
 def leave(transaction: Transaction, node: str) -> None:
@@ -85,5 +103,26 @@ def bury(transaction: Transaction, dead: Collection[str], others: Others) -> Seq
 
 def everyone(query: Query) -> Sequence[Node]:
     """Return every node that has a lease, live or not."""
-    rows = query.execute("SELECT id, until, stalled, lag FROM nodes WHERE typeof(until) = 'real' ORDER BY id")
-    return [Node(id=row["id"], until=row["until"], stalled=bool(row["stalled"]), lag=row["lag"]) for row in rows]
+    rows = query.execute(
+        "SELECT id, until, stalled, lag, workers, draining FROM nodes WHERE typeof(until) = 'real' ORDER BY id"
+    )
+    return [
+        Node(
+            id=row["id"],
+            until=row["until"],
+            stalled=bool(row["stalled"]),
+            lag=row["lag"],
+            workers=_workers(row["workers"]),
+            draining=bool(row["draining"]),
+        )
+        for row in rows
+    ]
+
+
+def _workers(column: object) -> frozenset[str] | None:
+    """Return the names in a node's column, None where there are none that can be read."""
+    try:
+        names: object = json.loads(column) if isinstance(column, str) else None
+    except ValueError:
+        return None
+    return frozenset(map(str, cast("list[object]", names))) if isinstance(names, list) else None

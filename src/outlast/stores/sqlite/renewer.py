@@ -7,7 +7,7 @@ lock. The lock of the *file* is waited for by SQLite itself, in short naps witho
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import Final
 
@@ -35,6 +35,7 @@ class SQLiteRenewer:
         connect: Callable[[], sqlite3.Connection],
         lock: threading.Lock,
         owned: bool,
+        workers: Collection[str] | None = None,
         identity: Identity | None = None,
     ) -> None:
         self._node = node
@@ -43,6 +44,7 @@ class SQLiteRenewer:
         self._connect = connect
         self._lock = lock
         self._owned = owned
+        self._workers = nodes.workers_column(workers)
         self._identity = identity
         self._connection: sqlite3.Connection | None = None
         self._closed = False
@@ -81,8 +83,15 @@ class SQLiteRenewer:
     def _write(self, transaction: Transaction, *, stalled: bool, lag: float) -> Renewal:
         transaction.now = self._clock.now()
         until = transaction.now + (0.0 if stalled else self._ttl)
-        boot_id = self._clock.boot_id
-        nodes.write_lease(transaction, self._node, until=until, boot_id=boot_id, stalled=stalled, lag=lag)
+        nodes.write_lease(
+            transaction,
+            self._node,
+            until=until,
+            boot_id=self._clock.boot_id,
+            workers=self._workers,
+            stalled=stalled,
+            lag=lag,
+        )
         if stalled:
             transaction.stir()
         held = transaction.execute(

@@ -171,11 +171,17 @@ class SQLiteRuns:
 
     # ---- nodes ------------------------------------------------------------------------------
 
-    async def join(self, node: str, *, ttl: float) -> None:
+    async def join(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> None:
         if self._locks is not None:
             self._locks.take(node)  # before its lease is there to be doubted
         boot_id = self._engine.ground.clock.boot_id
-        await self._engine.write(lambda transaction: nodes.join(transaction, node, ttl=ttl, boot_id=boot_id))
+        named = nodes.workers_column(workers)
+        await self._engine.write(
+            lambda transaction: nodes.join(transaction, node, ttl=ttl, boot_id=boot_id, workers=named)
+        )
+
+    async def drain(self, node: str) -> None:
+        await self._engine.write(lambda transaction: nodes.drain(transaction, node))
 
     async def leave(self, node: str) -> None:
         await self._engine.write(lambda transaction: nodes.leave(transaction, node))

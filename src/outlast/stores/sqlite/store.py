@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -84,12 +85,13 @@ class SQLiteStore:
         if self._locks is not None:
             self._locks.close()
 
-    def renewer(self, node: str, *, ttl: float) -> SQLiteRenewer:
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> SQLiteRenewer:
         ground = self._engine.ground
         path = self._path
         return SQLiteRenewer(
             node,
             ttl=ttl,
+            workers=workers,
             clock=ground.clock,
             connect=(lambda: ground.connection) if path is None else (lambda: connect(path, timeout=TIMEOUT)),
             identity=ground.identity,

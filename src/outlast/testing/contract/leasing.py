@@ -1,6 +1,7 @@
 """Leases of nodes: how they begin, are renewed from a thread, and end."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from typing import Final
@@ -19,7 +20,7 @@ NOTICED_WITHIN: Final = 1.0
 
 
 class Leasing(Contract):
-    """`RunStore.join`, `leave`, `bury` and `nodes`; the `Renewer`."""
+    """`RunStore.join`, `drain`, `leave`, `bury` and `nodes`; the `Renewer`."""
 
     # ---- joining and leaving ----
 
@@ -29,6 +30,45 @@ class Leasing(Contract):
         (node,) = await store.runs.nodes()
         assert before + TTL <= node.until <= await store.runs.now() + TTL
         assert node == Node(id=A, until=node.until, stalled=False)
+
+    async def test_a_node_is_told_with_its_workers_for_as_long_as_it_has_a_lease(
+        self, store: Store, bench: Workbench
+    ) -> None:
+        await join(store, A)
+        for node, workers in ((B, [CHAT, "fax"]), ("n3", [])):
+            await store.runs.join(node, ttl=TTL, workers=workers)
+        await bench.age(TTL + 1)
+        await _renew(store, B)
+        expected = {A: None, B: frozenset({CHAT, "fax"}), "n3": frozenset[str]()}
+        assert {node.id: node.workers for node in await store.runs.nodes()} == expected
+
+    async def test_a_lease_that_is_written_anew_tells_the_workers_again(self, store: Store) -> None:
+        await store.runs.join(A, ttl=TTL, workers=[CHAT])
+        await store.runs.leave(A)
+        await _renew(store, A, workers=[CHAT])
+        assert [node.workers for node in await store.runs.nodes()] == [frozenset({CHAT})]
+
+    # ---- draining ----
+
+    @pytest.mark.parametrize("times", [1, 2])
+    async def test_a_node_that_drains_is_told_as_such_and_keeps_its_lease_and_its_runs(
+        self, store: Store, times: int
+    ) -> None:
+        await join(store, A, B)
+        run = await drive(store)
+        before = await store.runs.nodes()
+        for _ in range(times):
+            await store.runs.drain(A)
+        assert await store.runs.nodes() == [replace(node, draining=node.id == A) for node in before]
+        assert await load(store, run) == run
+        renewal = await _renew(store, A)
+        assert renewal.held == {run.log: 1}
+        assert {node.id: node.draining for node in await store.runs.nodes()} == {A: True, B: False}
+
+    async def test_draining_without_a_lease_changes_nothing(self, store: Store) -> None:
+        await join(store, A)
+        async with unchanged(store):
+            await store.runs.drain(B)
 
     async def test_a_lease_that_has_run_out_is_still_told(self, store: Store, bench: Workbench) -> None:
         await join(store, A)
@@ -189,8 +229,10 @@ class Leasing(Contract):
         assert [node.id for node in await store.runs.nodes()] == [A]
 
 
-async def _renew(store: Store, node: str, *, stalled: bool = False, lag: float = 0.0) -> Renewal:
-    renewer = store.renewer(node, ttl=TTL)
+async def _renew(
+    store: Store, node: str, *, stalled: bool = False, lag: float = 0.0, workers: Collection[str] | None = None
+) -> Renewal:
+    renewer = store.renewer(node, ttl=TTL, workers=workers)
     try:
         return await asyncio.to_thread(renewer.renew, stalled=stalled, lag=lag)
     finally:
