@@ -19,6 +19,17 @@ _PASSING: Final = frozenset({"window_left", "next_try_in", "lease_left", "messag
 """The members that change because time passes."""
 
 
+def beat_document(run: Run, *, policy: RecoveryPolicy, now: float) -> dict[str, JSON]:
+    """Return what of a run a heartbeat repeats; `now` is the store's clock."""
+    live = lease.is_live(run.lease_until, now=now)
+    return {
+        "status": run.status.value,
+        "budget": _budget(run, policy, now=now),
+        "recovering": None if live else _recovering(run, policy, now=now),
+        "lease_left": _seconds(run.lease_until - now) if live and run.lease_until is not None else None,
+    }
+
+
 def run_document(
     run: Run, *, policy: RecoveryPolicy, now: float, workers: Collection[str] | None = None
 ) -> dict[str, JSON]:
@@ -26,17 +37,13 @@ def run_document(
 
     `workers` are those of the node that tells, where they are known: a run whose worker it lacks says so.
     """
-    live = lease.is_live(run.lease_until, now=now)
     return {
         "id": run.id,
         "thread": run.thread,
         "worker": run.worker,
-        "status": run.status.value,
         "epoch": run.epoch,
-        "budget": _budget(run, policy, now=now),
-        "recovering": None if live else _recovering(run, policy, now=now),
+        **beat_document(run, policy=policy, now=now),
         "standstill": _standstill(explain(run, policy, now=now, workers=workers)),
-        "lease_left": _seconds(run.lease_until - now) if live and run.lease_until is not None else None,
         "waits": [],
         "stop_requested": run.stop is not None,
         "degraded": False,

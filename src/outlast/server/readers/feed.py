@@ -24,7 +24,7 @@ from outlast.run import TERMINALS, Run
 from outlast.server.readers.ring import Entry, Ring
 from outlast.stores.base import Head, Loaded, LogSubscription, Store
 from outlast.wire import native
-from outlast.wire.status import run_document
+from outlast.wire.status import beat_document
 
 HEARTBEAT: Final = 10.0
 """Seconds between heartbeats: below the 15 that proxies and people bear, far above what it costs."""
@@ -149,7 +149,7 @@ class Feed:
 
     def hear(self, loaded: Loaded) -> None:
         """Make the next heartbeat of the row as it was just read; whoever calls rouses the readers."""
-        document = run_document(loaded.run, policy=self._around.policy, now=loaded.now)
+        document = beat_document(loaded.run, policy=self._around.policy, now=loaded.now)
         self.beat = native.heartbeat({**document, "head": str(self.head)}, loop_lag=self._around.lag(), now=loaded.now)
         self.beats += 1
         self._beaten_at = self._clock()

@@ -9,7 +9,7 @@ Rules:
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -33,6 +33,8 @@ from outlast.stores.sqlite.transaction import Query
 
 Corrupt: TypeAlias = Callable[[str], None]
 """Told the log of a run whose row was left out because it cannot be read."""
+Cells: TypeAlias = Mapping[str, Any]
+"""A row by the names of its columns."""
 
 _TIME: Final = (float, int)
 _KINDS: Final = (
@@ -101,33 +103,34 @@ def read(query: Query, number: int) -> Run:
 
 def run_of(row: sqlite3.Row, *, now: float) -> Run:
     """Return the run that `row` is, at the store's time `now`. Raises `StoreCorrupt`."""
-    if not all(isinstance(row[column], kind) for column, kind in _KINDS):
+    cells: Cells = dict(zip(row.keys(), row, strict=True))  # a row compares its names one by one at every look-up
+    if not all(isinstance(cells[column], kind) for column, kind in _KINDS):
         raise StoreCorrupt("The row of a run cannot be read.")
     try:
         return Run(
-            owner=row["owner"],
-            id=row["id"],
-            log=row["log"],
-            worker=row["worker"],
-            input=row["input"],
-            digest=row["digest"],
-            status=Status(row["status"]),
-            thread=row["thread"],
-            metadata=row["metadata"],
-            traceparent=row["traceparent"],
-            epoch=_count(row, "epoch"),
-            claim=row["claim"],
-            holder=row["holder"],
-            lease_until=row["lease_until"],
-            cause=_cause(row, now=now),
-            budget=_budget(row),
-            not_before=row["not_before"],
-            wake_at=row["wake_at"],
-            stop=None if row["stop_at"] is None else StopIntent(at=row["stop_at"], reason=row["stop_reason"]),
-            outcome=_outcome(row),
-            created_at=row["created_at"],
-            updated_at=row["updated_at"],
-            settled_at=row["settled_at"],
+            owner=cells["owner"],
+            id=cells["id"],
+            log=cells["log"],
+            worker=cells["worker"],
+            input=cells["input"],
+            digest=cells["digest"],
+            status=Status(cells["status"]),
+            thread=cells["thread"],
+            metadata=cells["metadata"],
+            traceparent=cells["traceparent"],
+            epoch=_count(cells, "epoch"),
+            claim=cells["claim"],
+            holder=cells["holder"],
+            lease_until=cells["lease_until"],
+            cause=_cause(cells, now=now),
+            budget=_budget(cells),
+            not_before=cells["not_before"],
+            wake_at=cells["wake_at"],
+            stop=None if cells["stop_at"] is None else StopIntent(at=cells["stop_at"], reason=cells["stop_reason"]),
+            outcome=_outcome(cells),
+            created_at=cells["created_at"],
+            updated_at=cells["updated_at"],
+            settled_at=cells["settled_at"],
         )
     except (ValueError, TypeError, KeyError) as error:
         raise StoreCorrupt("The row of a run cannot be read.") from error
@@ -155,24 +158,24 @@ def page(fetch: Callable[[int], Sequence[sqlite3.Row]], limit: int, *, now: floa
         asked *= 2  # those that cannot be read are in the way of others
 
 
-def _cause(row: sqlite3.Row, *, now: float) -> Cause | None:
-    if row["cause"] is not None:
-        return Cause(row["cause"])
-    return Cause.STALL if row["stalled"] and not lease.is_live(row["lease_until"], now=now) else None
+def _cause(cells: Cells, *, now: float) -> Cause | None:
+    if cells["cause"] is not None:
+        return Cause(cells["cause"])
+    return Cause.STALL if cells["stalled"] and not lease.is_live(cells["lease_until"], now=now) else None
 
 
-def _budget(row: sqlite3.Row) -> RecoveryBudget:
-    takeovers, last_takeover_at, causes = row["takeovers"], row["last_takeover_at"], _causes(row["causes"])
+def _budget(cells: Cells) -> RecoveryBudget:
+    takeovers, last_takeover_at, causes = cells["takeovers"], cells["last_takeover_at"], _causes(cells["causes"])
     readable = isinstance(takeovers, int) and takeovers >= 0 and isinstance(last_takeover_at, float)
     if not readable or causes is None:
         takeovers, last_takeover_at = 0, None
     return RecoveryBudget(
         takeovers=takeovers,
         last_takeover_at=last_takeover_at,
-        life=_count(row, "life"),
-        handoffs=_count(row, "handoffs"),
-        calls=_count(row, "calls"),
-        waits=_count(row, "waits"),
+        life=_count(cells, "life"),
+        handoffs=_count(cells, "handoffs"),
+        calls=_count(cells, "calls"),
+        waits=_count(cells, "waits"),
         causes=causes or (),
     )
 
@@ -184,20 +187,20 @@ def _causes(text: object) -> tuple[Cause, ...] | None:
         return None
 
 
-def _count(row: sqlite3.Row, column: str) -> int:
-    count = row[column]
+def _count(cells: Cells, column: str) -> int:
+    count = cells[column]
     if not isinstance(count, int) or count < 0:
         raise StoreCorrupt(f"The counter {column!r} of a run cannot be read, and is not guessed.")
     return count
 
 
-def _outcome(row: sqlite3.Row) -> Outcome | None:
-    if row["outcome"] is None:
+def _outcome(cells: Cells) -> Outcome | None:
+    if cells["outcome"] is None:
         return None
-    said: dict[str, Any] = json.loads(row["outcome"])
-    match Status(row["status"]):
+    said: dict[str, Any] = json.loads(cells["outcome"])
+    match Status(cells["status"]):
         case Status.COMPLETED:
-            return Completed(result=row["result"])
+            return Completed(result=cells["result"])
         case Status.CANCELLED:
             return Cancelled(reason=said["reason"])
         case _:
