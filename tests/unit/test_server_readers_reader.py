@@ -85,6 +85,28 @@ async def test_a_stream_is_hello_then_the_log_then_live_then_the_end() -> None:
         ]
 
 
+@pytest.mark.behaviour("F1")
+async def test_what_is_said_last_comes_along_with_the_last_events() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a")
+        live = Wire()
+        async with reading(here, run, live):
+            await turns()
+            await stage.settle(run)
+            await turns()
+            assert live.complete
+        late = Wire()
+        async with reading(here, run, late):
+            await turns()
+            assert late.complete
+        for wire in (live, late):
+            assert b"event: run.completed\n" in wire.sent[-1]["body"]
+            assert wire.sent[-1]["body"].count(b"event: outlast.end\n") == 1
+            bodies = [message.get("body", b"") for message in wire.sent]
+            assert not any(body.startswith((b"event: outlast.caught-up", b"event: outlast.end")) for body in bodies)
+
+
 @pytest.mark.behaviour("F10")
 async def test_the_first_frame_comes_at_once_of_a_run_that_says_nothing() -> None:
     async with staged() as stage, site(stage) as here:
@@ -609,6 +631,19 @@ async def test_a_server_that_raises_from_send_ends_the_reader() -> None:
 
 
 @pytest.mark.behaviour("F11", "F14")
+async def test_a_server_that_can_no_longer_tell_who_left_ends_the_reader() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+
+        async def receive() -> Any:
+            raise ConnectionError("lost")
+
+        reader = await open_reader(here, run)
+        await reader({"type": "http"}, receive, Wire().send)
+        assert here.hub.readers == 0
+        assert stage.facts[-1] == ReaderClosed(run=run.log, departure=Departure.LEFT)
+
+
 async def test_cancellation_that_comes_again_at_every_wait_ends_the_reader() -> None:
     async with staged() as stage, site(stage) as here:
         run = await stage.active()

@@ -119,17 +119,20 @@ class Reader:
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the run has ended, the client has left, or the node closes."""
+        # A bare task and no group: a group would wait for it on the way out, and costs each reader half a KiB.
+        watch = self._loop.create_task(until_left(receive), name="watch a reader")
+        watch.add_done_callback(self._watched)
         try:
-            async with asyncio.timeout(None) as presence, asyncio.TaskGroup() as tasks:
-                watch = tasks.create_task(self._watch(receive), name="watch a reader")
+            async with asyncio.timeout(None) as presence:
                 self._enter(presence)
                 try:
                     await self._stream(send)
                 finally:
                     self._leave()
-                    watch.cancel()
         except TimeoutError:  # `drop` says so: nobody is there to be told
             pass
+        finally:
+            watch.cancel()
 
     def wake(self) -> None:
         """Look again: there is something to send."""
@@ -169,9 +172,9 @@ class Reader:
         self._feed.leave(self)
         self._room.report(ReaderClosed(run=self._log, departure=self._departure or Departure.LEFT))
 
-    async def _watch(self, receive: Receive) -> None:
-        await until_left(receive)  # without a deadline: it ends with the stream
-        self.drop(Departure.LEFT)
+    def _watched(self, watch: asyncio.Task[None]) -> None:
+        if not watch.cancelled():  # the client has left, or the server can no longer say so and tells why in its log
+            self.drop(Departure.LEFT)
 
     # ---- what is sent -----------------------------------------------------------------------
 
@@ -187,16 +190,22 @@ class Reader:
                 chunk = await self._from_log()
                 if not (chunk or self._failed or self._farewell is not None):
                     continue  # the view shows nothing of this page, and more lies behind it
-            if chunk and self._farewell is None:
-                if len(chunk) <= PART:  # nearly always: one call less
+            small = len(chunk) <= PART  # nearly always; a huge event stays one copy for all its readers
+            if small and not self._caught_up and self._seq >= self._feed.ring.tail:
+                chunk += self._aside() or b""
+            if self._farewell is not None:
+                chunk = b""
+            last = self._last() if not chunk or (small and self._is_through()) else None
+            if last is not None:
+                self._departure, frame = last
+                await self._say(send, chunk + frame, more=False)
+                return
+            if chunk:
+                if small:  # one call less
                     await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": True})
                 else:
                     await self._say(send, chunk)
                 self._page = None
-            elif (last := self._last()) is not None:
-                self._departure, frame = last
-                await self._say(send, frame, more=False)
-                return
             else:
                 # Without a deadline: the feed wakes its readers at every heartbeat, and a broken one wakes them too.
                 self._waiting = self._loop.create_future()
@@ -249,6 +258,10 @@ class Reader:
         self._room.pages.keep(spot, page)
         return page
 
+    def _is_through(self) -> bool:
+        """Say whether nothing can follow what was just made ready but the last word, which then comes along with it."""
+        return self._feed.ended and self._caught_up and self._seq >= self._feed.ring.tail
+
     def _last(self) -> tuple[Departure, bytes] | None:
         """Return what is said last and why, now that nothing is ready; None as long as more may come."""
         if self._farewell is not None:
@@ -266,8 +279,8 @@ class Reader:
             await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": more})
             return
         for start in range(0, len(chunk), PART):  # one huge event: the server feels the client in between
-            part = chunk[start : start + PART]
-            await self._send(send, {"type": "http.response.body", "body": part, "more_body": True})
+            part, follows = chunk[start : start + PART], start + PART < len(chunk)
+            await self._send(send, {"type": "http.response.body", "body": part, "more_body": more or follows})
 
     async def _send(self, send: Send, message: Message) -> None:
         if self._gone:

@@ -71,6 +71,7 @@ class Resource:
         except Exception as error:
             await problem(error)(scope, receive, send)
             raise  # for the server's log
+        del request  # and with it all that was read from it: a stream may stay for hours
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
