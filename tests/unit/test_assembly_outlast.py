@@ -235,7 +235,7 @@ async def test_a_worker_is_of_a_kind_that_there_is() -> None:
 
 
 @pytest.mark.behaviour("D3", "F15")
-async def test_closing_begins_with_the_readers() -> None:
+async def test_closing_takes_no_runs_and_keeps_its_readers_where_nobody_else_is_there_to_read_to_them() -> None:
     outlast = made(grace=3600.0)
     async with outlast, client(outlast.app) as http:
         await outlast.start("patient", id="r1")
@@ -243,13 +243,17 @@ async def test_closing_begins_with_the_readers() -> None:
             chunks = stream.aiter_bytes()
             await anext(chunks)
             closing = asyncio.create_task(outlast.close())
+            await asyncio.sleep(0)
+            late = await http.post("/runs", json={"worker": "echo", "input": 1})
+            assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "draining", "2")
+            assert (await http.get("/runs/r1")).json()["status"] == "active"  # and it goes on, for as long as it may
+            (node,) = (await http.get("/nodes")).json()["nodes"]
+            assert (node["draining"], "patient" in node["workers"]) == (True, True)
+            assert not closing.done()
+            hurried = asyncio.create_task(outlast.close(grace=0.0))
             rest = b"".join([chunk async for chunk in chunks])
         assert b"event: outlast.drain" in rest
-        late = await http.post("/runs", json={"worker": "echo", "input": 1})
-        assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "draining", "2")
-        assert (await http.get("/runs/r1")).json()["status"] == "active"  # and it goes on, for as long as it may
-        assert not closing.done()
-        await outlast.close(grace=0.0)
+        await hurried
         await closing
 
 

@@ -11,6 +11,7 @@ from outlast.facts import NodeDraining, NodeStopped, RunReleased
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Cause, Status
 from outlast.server.drain import GRACE, HURRY, Drain, timetable
+from outlast.server.relief import LOOK_EVERY
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.history import History
 from outlast.testing.invariants import check
@@ -20,6 +21,10 @@ from outlast.testing.worker import Call, Deaf, Emit, Hang, Return, Save, Say, Sc
 from outlast.workers.base import Kind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
+
+
+PAUSE = 1.0
+"""Seconds from a hand-off to the next call of the run's worker, on another node."""
 
 
 def now() -> float:
@@ -145,21 +150,20 @@ async def test_a_drain_that_is_asked_to_hurry_does() -> None:
 
 @pytest.mark.behaviour("D1")
 async def test_a_resume_worker_goes_on_elsewhere_from_its_next_checkpoint_and_says_nothing_twice() -> None:
-    def script(call: Call) -> list[Say | Work | Save | Return]:
-        steps = [step for number in range(40) for step in (Say(str(number)), Work(1), Save())]
-        return [*steps[3 * (call.counted or 0) :], Return("done")]
-
-    worker = ScriptedWorker(script, kind=Kind.RESUME)
+    worker = ScriptedWorker(counting, kind=Kind.RESUME)
     async with Cluster({"chat": worker}) as cluster:
         first = await cluster.join("a")
         run = await cluster.start("chat", "r1")
         await asyncio.sleep(4.5)
         await cluster.join("b")
         await first.drain()
-        assert now() == 18.0  # the first checkpoint of the last stretch, and not in the middle of saying something
+        assert now() == 5.0  # the very next checkpoint, and not in the middle of saying something
         row = await cluster.outcome("r1", within=60)
         log = await cluster.log(run)
-        check(await cluster.finish())
+        history = await cluster.finish()
+        check(history)
+    (pause,) = pauses_of(history, {run.log: run.id})
+    assert pause <= PAUSE
     assert [each.event.data for each in log if each.event.type == "text"] == list(map(str, range(40)))
     (restarted,) = [each for each in log if each.event.type == "run.restarted"]
     assert restarted.event.data == {"epoch": 2, "attempt": 2, "cause": "handoff", "keep": restarted.seq - 1}
@@ -175,6 +179,103 @@ async def test_a_resume_worker_that_can_finish_is_not_sent_away_at_a_checkpoint(
         await member.drain()
         assert now() == 10.0
         assert (await cluster.row("r1")).status is Status.COMPLETED
+
+
+@pytest.mark.parametrize("others", ["none", "without it", "leaving"])
+async def test_a_resume_run_that_no_node_which_stays_has_the_worker_for_goes_on_until_the_last_stretch(
+    others: str,
+) -> None:
+    worker = ScriptedWorker(counting, kind=Kind.RESUME)
+    async with Cluster({"chat": worker, "fax": ScriptedWorker(lambda _call: [Hang()])}) as cluster:
+        first = await cluster.join("a", workers={"chat": worker})
+        await cluster.start("chat", "r1")
+        await cluster.start("fax", "r2")
+        await asyncio.sleep(4.5)
+        if others == "without it":
+            await cluster.join("b", workers={"fax": cluster.workers["fax"]})
+        leaving = None
+        if others == "leaving":
+            second = await cluster.join("b")
+            await asyncio.sleep(0.1)
+            leaving = asyncio.create_task(second.drain())  # its own run keeps it for as long as its grace lasts
+            await asyncio.sleep(0)
+        await first.drain()
+        assert now() == 18.0  # the first checkpoint when 13 s of the grace are over
+        assert (await cluster.row("r1")).budget.life == 0
+        if leaving is not None:
+            await leaving
+
+
+async def test_a_node_that_joins_while_another_leaves_gets_its_resume_runs_and_its_readers() -> None:
+    worker = ScriptedWorker(counting, kind=Kind.RESUME)
+    async with Cluster({"chat": worker}) as cluster:
+        first = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await asyncio.sleep(1.5)
+        leaving = asyncio.create_task(first.drain())
+        reader = cluster.reader("reader", run)
+        reading = asyncio.create_task(reader.follow_stream(first.process, first.response(run, reader.cursor)))
+        await asyncio.sleep(3)
+        assert not reading.done()
+        await cluster.join("b")
+        await leaving
+        assert now() <= 4.5 + LOOK_EVERY + 1
+        await reading
+        await cluster.outcome("r1", within=60)
+        check(await cluster.finish())
+
+
+@pytest.mark.behaviour("F15")
+async def test_a_node_that_leaves_nobody_behind_keeps_its_readers_until_their_run_is_over() -> None:
+    worker = ScriptedWorker(lambda _call: [Say("hello"), Work(10), Say("bye"), Return("done")])
+    async with Cluster({"chat": worker}) as cluster:
+        only = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        leaving = asyncio.create_task(only.drain())
+        await asyncio.sleep(1)  # who comes while it leaves is read to as well
+        reader = cluster.reader("reader", run)
+        await reader.follow_stream(only.process, only.response(run, reader.cursor))
+        assert (reader.ended, now()) == (True, 10.0)
+        await leaving
+        check(await cluster.finish())
+
+
+@pytest.mark.behaviour("F15")
+async def test_a_node_that_leaves_nobody_behind_sends_its_readers_away_when_it_hands_its_runs_off() -> None:
+    async with Cluster({"chat": ScriptedWorker(lambda _call: [Say("hello"), Hang()])}) as cluster:
+        only = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        reader = cluster.reader("reader", run)
+        reading = asyncio.create_task(reader.follow_stream(only.process, only.response(run, reader.cursor)))
+        leaving = asyncio.create_task(only.drain())
+        await reading
+        assert (reader.ended, now()) == (False, 1 + timetable(GRACE, stop_grace=5.0).hand_off)
+        await leaving
+
+
+@pytest.mark.behaviour("F15")
+async def test_a_node_whose_relief_is_there_sends_its_readers_away_at_once() -> None:
+    worker = ScriptedWorker(lambda _call: [Say("hello"), Work(10), Return("done")])
+    async with Cluster({"chat": worker}) as cluster:
+        first = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        await cluster.join("b")
+        reader = cluster.reader("reader", run)
+        reading = asyncio.create_task(reader.follow_stream(first.process, first.response(run, reader.cursor)))
+        await asyncio.sleep(1)
+        leaving = asyncio.create_task(first.drain())
+        await reading
+        assert (reader.ended, now()) == (False, 2.0)
+        await leaving
+
+
+def counting(call: Call) -> list[Say | Work | Save | Return]:
+    """Say forty numbers, a second and a checkpoint behind each, and go on behind the last one that was kept."""
+    steps = [step for number in range(40) for step in (Say(str(number)), Work(1), Save())]
+    return [*steps[3 * (call.counted or 0) :], Return("done")]
 
 
 @pytest.mark.behaviour("D1")

@@ -103,13 +103,12 @@ class Serving:
             raise NotStarted("This Outlast was closed before it had started.")
 
     def drain(self, grace: float) -> int:
-        """Take no new runs, send the readers away, finish or hand off the runs; return how many there are.
+        """Take no new runs, send the readers to others if there are any, finish or hand off the runs; return how many.
 
         May be called again, on the loop: of several ends the earliest counts.
         """
         if self.intake.door is Door.OPEN:
             self.intake.door = Door.DRAINING
-        self._hub.drain()
         self._node.drain(grace)
         return self._node.held
 
@@ -132,7 +131,7 @@ class Serving:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._hub.run(), name="hub")
                 try:
-                    await self._node.run(self._open)
+                    await self._node.run(self._open, self._hub.drain)
                     await self._hub.see_off()
                 finally:
                     self.loop.call_soon(self._on_drained)  # not from here: a handler may raise to end the loop

@@ -2,9 +2,9 @@
 
 Rules:
 1. Within the grace a run finishes where it is (D2). What is left is handed off early enough that the node is gone when
-   the grace is over, also where a worker hears nothing and a store is slow. Shortly before that a resume worker goes
-   at its next checkpoint, where nothing is taken back. No sooner: whether another node has its worker, and is not
-   leaving as well, is more than anybody can know.
+   the grace is over, also where a worker hears nothing and a store is slow. A resume worker goes at its next
+   checkpoint, where nothing is taken back: from the beginning where a node that stays has its worker (`relief`), and
+   shortly before the hand-off in any case.
 2. Whatever was begun, a shorter grace may still be asked for: of several ends the earliest counts.
 3. A node that has nothing left to wait for waits for nothing.
 """

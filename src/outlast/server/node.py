@@ -8,13 +8,15 @@ Rules:
    on while a machine sleeps.
 4. A run it holds by the rows has a controller, or is on its way to be released (O1).
 5. A node that leaves claims nothing more, and hears stops and renews its lease until the last of its runs has finished
-   or is handed off.
+   or is handed off. Where another stays, its readers are sent there at once, and each resume run that this one has the
+   worker for goes at its next checkpoint. Where nobody stays, they are kept until its runs are handed off.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from outlast.errors import OwnershipError, StoreError, code_of
@@ -38,6 +40,7 @@ from outlast.server.drain import Drain
 from outlast.server.expiry import Expiry
 from outlast.server.outbox import Outbox
 from outlast.server.pulse import Pulse
+from outlast.server.relief import Relief, look_for_relief
 from outlast.server.renewal import Keeper, Pacer, Renewed
 from outlast.server.sweeper import Sweeper
 from outlast.server.trouble import Trouble
@@ -90,6 +93,7 @@ class Node:
         self._conditions = conditions
         self._pacer = pacer
         self._drain = Drain(stop_grace=conditions.stop_grace)
+        self._relief = Relief()
         self._claimant = Claimant(store.runs, self.id, conditions, Fleet(), on_doubt=self._doubt)
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._starting: set[str] = set()
@@ -107,10 +111,11 @@ class Node:
         # A look must come before what `_has_looked` takes for an absence, however short the lease is.
         self._look_every = min(LOOK_EVERY, (conditions.lease.ttl - conditions.lease.renew_every) / 3)
 
-    async def run(self, on_started: Callable[[], None]) -> None:
+    async def run(self, on_started: Callable[[], None], send_away: Callable[[], None]) -> None:
         """Join, call `on_started`, work until `drain`, then let go of everything and leave.
 
-        Raises what kept the node from joining.
+        `send_away` is called, once or more, when readers are better served elsewhere. Raises what kept the node from
+        joining.
         """
         runs, lease, report = self._store.runs, self._conditions.lease, self._conditions.report
         loop = asyncio.get_running_loop()
@@ -140,7 +145,9 @@ class Node:
                 on_started()
                 await self._drain.begun.wait()  # no deadline: a node works until it is told to leave
                 report(NodeDraining(node=self.id, runs=self.held))
-                await self._leave(loops)
+                relieve = partial(self._relieve, send_away)
+                looking = look_for_relief(runs, self.id, on_look=relieve, report=report)
+                await self._leave([*loops, tasks.create_task(looking, name="relief")], send_away)
             report(NodeStopped(node=self.id, finished=self._drain.finished, handed_off=self._drain.handed_off))
         finally:
             self._drain.end()
@@ -266,8 +273,7 @@ class Node:
             worker, renewed_at = self._workers[run.worker], self._renewed_at
             controller = Controller(claimed, worker, self._store, self._conditions, renewed_at=renewed_at)
             self._controllers[run.log] = controller
-            if self._drain.hand_off.is_set():
-                controller.hand_off()
+            self._hurry(controller)
             await self._drive(controller)
         except Exception as error:  # noqa: BLE001 - reported; one run's trouble must not end the node
             self._conditions.report(StoreTroubled(during="claim", error=code_of(error)))
@@ -311,16 +317,31 @@ class Node:
                 self._conditions.report(RunReleased(run=log, cause=each.cause))
             del self._unreleased[log]
 
-    async def _leave(self, loops: "list[asyncio.Task[None]]") -> None:
+    def _relieve(self, send_away: Callable[[], None], relief: Relief) -> None:
+        self._relief = relief
+        if relief.is_there:
+            send_away()
+        for controller in self._controllers.values():
+            self._hurry(controller)
+
+    def _hurry(self, controller: Controller) -> None:
+        """Tell a controller how its run is to leave, by what the drain has come to."""
+        if self._drain.hand_off.is_set():
+            controller.hand_off()
+        elif self._drain.checkpoint.is_set() or controller.run.worker in self._relief.workers:
+            controller.hand_off_when_kept()
+
+    async def _leave(self, loops: "list[asyncio.Task[None]]", send_away: Callable[[], None]) -> None:
         """Go through the moments of the drain; each has a time of its own, and comes at once when no run is left."""
         await self._drain.checkpoint.wait()
         for controller in self._controllers.values():
-            controller.hand_off_when_kept()
+            self._hurry(controller)
         await self._drain.hand_off.wait()
+        send_away()  # also where nobody stays: those who wait for the rest of the grace could not leave in it
         for each in loops:
             each.cancel()
         for controller in self._controllers.values():
-            controller.hand_off()
+            self._hurry(controller)
         await self._drain.leave_behind.wait()
         for controller in self._controllers.values():
             controller.leave_behind()

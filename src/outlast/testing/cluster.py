@@ -121,7 +121,6 @@ class Member:
     async def drain(self, grace: float = GRACE) -> None:
         """Leave within `grace` seconds, as at SIGTERM; raises what the node died of."""
         self.intake.door = Door.DRAINING
-        self.hub.drain()
         self.node.drain(grace)
         if self._task is not None:
             await self._task
@@ -143,7 +142,7 @@ class Member:
     async def _run(self) -> None:
         hub = asyncio.create_task(self.hub.run(), name="hub")
         try:
-            await self.node.run(self._open)
+            await self.node.run(self._open, self.hub.drain)
         except Exception as error:
             self.crash = error if self._serving.is_set() and self.process.alive else None
             raise

@@ -2,7 +2,7 @@
 
     bring_processes(loop)
     process = Process("node-1")
-    process.start(node.run(on_started))
+    process.start(node.run(on_started, send_away))
     process.pause()                  # not one of its tasks takes a step, whatever happens around it
     process.resume()                 # and now all of them find out what happened
     process.kill()
