@@ -1,8 +1,7 @@
 """Guarded connections: clients that are slow, silent or too loud end, and nobody else notices (Z8, Z9)."""
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -10,6 +9,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.cli.guard import BODY_WITHIN, HEADER_BYTES, HEADERS_WITHIN, Guard
+from outlast.cli.listener import listen, resolve
 from outlast.cli.serve import Server
 from outlast.server.routes import body
 
@@ -28,7 +28,7 @@ class Hasty(Guard):
 @asynccontextmanager
 async def served(guard: type[Guard] = Guard) -> AsyncIterator[int]:
     """Serve an application as `outlast serve` does, and yield the port."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    listener = listen(resolve("127.0.0.1", 0))
     ready = asyncio.Event()
 
     async def greet() -> None:
@@ -79,6 +79,35 @@ async def test_silent_sockets_and_slow_headers_are_closed_while_others_are_answe
             answered += 1
         assert answered > 1
         assert [task.result() for task in (*silent, *slow)] == [b""] * 550
+
+
+@pytest.mark.attack("Z8")
+async def test_five_hundred_silent_sockets_that_still_hang_keep_nobody_waiting(
+    record_property: Callable[[str, object], None],
+) -> None:
+    async with served() as port, httpx2.AsyncClient(base_url=f"http://localhost:{port}") as client:
+        clock = asyncio.get_running_loop().time
+
+        async def answered_within() -> float:
+            """Ask two hundred times, and return in how many seconds all but one in a hundred were answered."""
+            took = list[float]()
+            for _ in range(200):
+                began = clock()
+                assert (await client.get("/healthz")).status_code == 200
+                took.append(clock() - began)
+            return sorted(took)[-3]
+
+        alone = await answered_within()
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(450)]
+        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
+        for _, writer in slow:
+            writer.write(b"GET /healthz HTTP/1.1\r\nx: 1\r\n")
+        among = await answered_within()
+        assert not any(reader.at_eof() for reader, _ in (*silent, *slow)), "the four hundred were answered before"
+        record_property("p99_alone", alone)
+        record_property("p99_among_five_hundred", among)
+        for _, writer in (*silent, *slow):
+            writer.close()
 
 
 @pytest.mark.attack("Z8")

@@ -1,5 +1,6 @@
 """Taking the port to answer at, and the sentence where it cannot be had."""
 
+import asyncio
 import os
 import socket
 
@@ -83,3 +84,19 @@ def test_a_connection_whose_client_is_gone_is_freed_within_the_stated_bound() ->
         with connection:
             unheard = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     assert unheard == UNHEARD * 1000
+
+
+@pytest.mark.anyio
+async def test_its_connections_send_what_is_small_at_once() -> None:
+    delays = asyncio.get_running_loop().create_future()
+
+    async def served(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        delays.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    listener = listen(resolve("127.0.0.1", 0))
+    async with await asyncio.start_server(served, sock=listener):
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        assert await reader.read() == b""
+        assert await delays != 0
+        writer.close()

@@ -54,7 +54,8 @@ def check_exposure(outlast: Outlast, place: Place) -> None:
 
 def listen(place: Place) -> socket.socket:
     """Take the port, at once and for good. Raises `PortTaken` and `SettingsError`."""
-    listener = socket.socket(place.family, socket.SOCK_STREAM)
+    # TCP by name: only then does asyncio switch Nagle's delay off, which holds every second small write up for 40 ms.
+    listener = socket.socket(place.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name != "nt":  # there it would let two servers share a port; here it lets one come back at once
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
