@@ -8,7 +8,7 @@ import pytest
 
 from outlast.errors import Draining, StoreCorrupt, StoreUnavailable
 from outlast.log.cursor import Cursor, GapReason
-from outlast.log.event import StoredEvent
+from outlast.log.event import Event, StoredEvent
 from outlast.run import Cancelled, Run
 from outlast.server.readers.place import locate
 from outlast.server.readers.snapshot import Snapshots
@@ -18,12 +18,15 @@ from tests.stage import Handled, Site, Stage, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
+GIVEN_UP = 5000.0
+"""Virtual seconds after which a tap that waits for what never comes fails its test: the heartbeats go on for ever."""
+
 
 @asynccontextmanager
 async def scene() -> AsyncIterator[tuple[Stage, Handled, Site]]:
     async with staged() as stage:
         handled = Handled(stage.store)
-        async with site(stage, handled=handled) as here:
+        async with site(stage, handled=handled) as here, asyncio.timeout(GIVEN_UP):
             yield stage, handled, here
 
 
@@ -185,6 +188,18 @@ async def test_behind_a_gap_comes_the_fold_and_then_what_follows_with_the_termin
         if not ended:
             await stage.settle(run)
         assert await taking == [said + 1]
+
+
+@pytest.mark.behaviour("F7")
+async def test_of_the_fold_behind_a_gap_only_what_the_view_shows_is_held() -> None:
+    async with scene() as (stage, _, here):
+        run = await stage.active()
+        await stage.say(run, *(Event("note", number) for number in range(3)), "a", "b")
+        flow = await tapped(here, run, 99, view=View(types=frozenset({"text"})))
+        bridged = await anext(flow)
+        assert isinstance(bridged, Bridged)
+        assert [(each.seq, each.event.data) for each in bridged.events] == [(5, "ab")]
+        await flow.aclose()
 
 
 async def test_a_loop_that_is_left_leaves_nothing_behind() -> None:

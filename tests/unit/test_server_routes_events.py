@@ -2,9 +2,11 @@ import asyncio
 import json
 from typing import Any
 
+import httpx2
 import pytest
 
-from outlast.errors import StoreUnavailable
+from outlast.errors import OutlastError, RunGone, StoreCorrupt, StoreUnavailable
+from outlast.facts import StoreTroubled
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE, Event
 from outlast.wire import native
@@ -295,6 +297,39 @@ async def test_the_snapshot_of_an_empty_log_is_empty() -> None:
 
 
 @pytest.mark.behaviour("F9")
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        (StoreUnavailable("away"), [StoreTroubled(during="snapshot", error="store_unavailable")]),
+        (StoreCorrupt("odd"), [StoreTroubled(during="snapshot", error="store_corrupt")]),
+        (RunGone("erased"), []),
+    ],
+    ids=["away", "corrupt", "erased"],
+)
+async def test_a_snapshot_that_cannot_be_read_to_its_end_is_cut_and_nothing_is_raised(
+    trouble: OutlastError, told: list[StoreTroubled]
+) -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            run = await stage.active()
+            await stage.say(run, *(Event("note", "x" * 50_000) for _ in range(20)))
+            reads: list[str] = []
+
+            async def fail(call: str) -> None:
+                reads.append(call)
+                if reads.count("read") > 6:  # in the second of its two passes
+                    raise trouble
+
+            handled.logs.before = fail
+            async with here.client.stream("GET", "/runs/r1/snapshot") as answer:
+                assert answer.status_code == 200
+                with pytest.raises(httpx2.RemoteProtocolError) as cut:
+                    await answer.aread()
+            assert cut.value.__cause__ is None, "what the application raises is a traceback in its server's log"
+            assert [fact for fact in stage.facts if isinstance(fact, StoreTroubled)] == told
+
+
 async def test_a_snapshot_that_cannot_be_read_is_a_problem_and_not_a_broken_answer() -> None:
     async with staged() as stage:
         handled = Handled(stage.store)

@@ -39,7 +39,10 @@ PARTING: Final = 1.0
 
 
 class Hub:
-    """Serves readers while `run` runs. `lag` tells the loop's in seconds, `heartbeat` is in seconds."""
+    """Serves readers while `run` runs. `lag` tells the loop's in seconds, `heartbeat` is in seconds.
+
+    `report` is told what becomes of them, also by those who read a log without staying.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Hub:
         heartbeat: float = HEARTBEAT,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self.report = report
         self._around = Surroundings(store=store, policy=policy, lag=lag, report=report, heartbeat=heartbeat)
         self._boot_id = boot_id
         self._room = Room(logs=store.logs, report=report, jitter=jitter)

@@ -115,13 +115,14 @@ class Tap:
 
     async def _bridge(self, gap: Gap, snapshots: Snapshots) -> Bridged:
         head, logs = self._place.head, self._room.logs
-        events = [stored async for part in snapshots.folded(self._log, head) for stored in part]
         cursor = head.cursor
         if head.sealed:
-            events.pop()
             chain = await logs.chain_at(self._log, cursor.seq - 1)
             cursor = origin(self._log) if cursor.seq == 1 else Cursor(cursor.seq - 1, chain)
-        return Bridged(gap=gap, cursor=cursor, events=self._shown(events))
+        events = list[StoredEvent]()  # as much as the log's limits and the view let it be
+        async for part in snapshots.folded(self._log, head):
+            events += self._shown([stored for stored in part if stored.seq <= cursor.seq])
+        return Bridged(gap=gap, cursor=cursor, events=events)
 
     def _shown(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         return [stored for stored in events if self._view.shows(stored.event.type)]

@@ -1,15 +1,16 @@
 """A run's log over HTTP: as a stream that stays, as one page now or soon, or as its snapshot."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Send
 
-from outlast.errors import StoreUnavailable
+from outlast.errors import RunGone, StoreError, StoreUnavailable
+from outlast.facts import Report, StoreTroubled
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE, StoredEvent
 from outlast.run import Run
@@ -130,7 +131,7 @@ class Events:
             return Response(headers=headers, media_type=JSON_TYPE)
         parts = self.snapshots.folded(log, head)
         await anext(parts)  # a store in trouble says so before the answer has begun
-        return StreamingResponse(_fold(parts, head.cursor, view), headers=headers, media_type=JSON_TYPE)
+        return Whole(_fold(parts, head.cursor, view), headers=headers, report=self._hub.report)
 
     async def _locate(self, run: Run, requested: Cursor, view: View, *, snapshot: str) -> Place:
         place = await locate(self._logs, run.log, requested)
@@ -162,6 +163,27 @@ class Events:
             return found
         # The ring has gone on without us: it was a great deal at once, and the log has it.
         return await poll.read(self._logs, run.log, await locate(self._logs, run.log, page.next), view, limit=limit)
+
+
+class Whole(StreamingResponse):
+    """JSON that is sent while it is read; what cannot be read to its end is cut, so that nobody takes it for whole.
+
+    A cut body lacks its last chunk, and is no JSON: a client notices, and comes again. It is no accident of ours: the
+    store's trouble is a fact, and a run that is erased meanwhile is none.
+    """
+
+    def __init__(self, body: AsyncGenerator[bytes, None], *, headers: Mapping[str, str], report: Report) -> None:
+        super().__init__(body, headers=headers, media_type=JSON_TYPE)
+        self._report = report
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the body, as far as it can be read."""
+        try:
+            await super().stream_response(send)
+        except RunGone:
+            pass
+        except StoreError as error:
+            self._report(StoreTroubled(during="snapshot", error=error.code))
 
 
 def busy(*, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
