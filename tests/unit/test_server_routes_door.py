@@ -4,9 +4,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route, Router
+from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp
 
 from outlast.errors import InputInvalid, RunNotFound, StoreBusy, StoreFull
@@ -83,6 +84,41 @@ async def test_every_call_decides_about_access_before_it_answers() -> None:
                 assert json.loads(body)["code"] == "unauthenticated"
         files = {path for path in open_paths if path.endswith((".js", ".css"))}
         assert open_paths == {"/healthz", "/readyz", "/metrics", "/", *files}
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FROB")
+
+
+@pytest.mark.invariant("access-before-bytes")
+@pytest.mark.parametrize("mount", ["", "/inner/outlast"], ids=["alone", "mounted"])
+async def test_no_method_of_any_path_gives_a_byte_of_a_run_away_before_access_is_decided(mount: str) -> None:
+    asked: list[str] = []
+
+    async def nobody(connection: HTTPConnection) -> str | None:
+        asked.append(f"{connection.scope['method']} {connection.scope['path']}")
+
+    async with staged() as stage, site(stage, access=Access(report=ignore, authenticate=nobody)) as here:
+        await furnish(stage)
+        app = Starlette(routes=[Mount(mount, app=here.app)]) if mount else here.app
+        async with here.as_client(app) as client:
+            known: dict[str, dict[str, RunDoor | OpenDoor]] = {}
+            for method, path, door in calls(here.app):
+                known.setdefault(path, {})[method] = door
+            for path, doors in known.items():
+                for method in METHODS:
+                    asked.clear()
+                    place = mount + path.replace("{id}", "anns")
+                    async with client.stream(method, place, headers={"accept": "text/event-stream"}) as answer:
+                        body = await answer.aread()
+                    door = doors.get("GET" if method == "HEAD" else method)
+                    if isinstance(door, OpenDoor):
+                        continue
+                    assert b"marker" not in body
+                    assert "etag" not in answer.headers
+                    if door is not None:
+                        assert (answer.status_code, asked) == (401, [f"{method} {place}"])
+                    else:
+                        assert (answer.status_code, asked) == (405, [])
 
 
 @pytest.mark.behaviour("A5")

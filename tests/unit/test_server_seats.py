@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -11,7 +12,7 @@ from starlette.requests import HTTPConnection
 from outlast.errors import Capacity, TooMany
 from outlast.server.access import EXPIRY_GRACE, Access
 from outlast.server.identity import ANONYMOUS, Identity
-from outlast.server.seats import COME_BACK, Seats
+from outlast.server.seats import COME_BACK, PER_OWNER, Seats
 from tests.stage import names, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
@@ -39,6 +40,47 @@ def test_where_nobody_is_asked_who_they_are_only_the_nodes_number_holds() -> Non
     seats = Seats(per_owner=1, per_node=2)
     with seats.take(ANONYMOUS), seats.take(ANONYMOUS), pytest.raises(Capacity), seats.take(ANONYMOUS):
         pass
+
+
+@pytest.mark.attack("Z10")
+@pytest.mark.parametrize("tails", [500, pytest.param(10_000, marks=pytest.mark.long)])
+async def test_of_thousands_of_tails_of_one_user_those_over_the_cap_are_sent_away_and_none_that_sits_is_evicted(
+    tails: int,
+) -> None:
+    asking = Access(report=[].append, authenticate=by_header)
+    async with staged() as stage, site(stage, access=asking) as here:
+        run = await stage.active("r1", owner="ann")
+        answered: Counter[str] = Counter()
+        seated = asyncio.Event()
+
+        async def tail() -> None:
+            async with here.stream("/runs/r1/events", headers={"x-user": "ann"}, timeout=None) as stream:
+                assert stream.response.status_code == 200
+                first = await stream.next()
+                if first is not None and first.event == "outlast.drain":
+                    assert json.loads(first.data)["reason"] == "capacity"
+                    assert await stream.next() is None
+                    answered["sent away"] += 1
+                    return
+                answered["seated"] += 1
+                if answered["seated"] == PER_OWNER:
+                    seated.set()
+                await stream.until("text")
+                assert names(await stream.rest())[-1] == "outlast.end"
+                answered["served to the end"] += 1
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(tails):
+                tasks.create_task(tail())
+                if number % PER_OWNER == 0:
+                    await asyncio.sleep(0.01)
+            await seated.wait()
+            while answered["sent away"] < tails - PER_OWNER:
+                await asyncio.sleep(1)
+            assert here.hub.readers == PER_OWNER
+            await stage.say(run, "for those who sit")
+            await stage.settle(run)
+        assert answered == {"seated": PER_OWNER, "sent away": tails - PER_OWNER, "served to the end": PER_OWNER}
 
 
 @pytest.mark.attack("Z10")
