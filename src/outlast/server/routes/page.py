@@ -5,8 +5,7 @@ The page shows what workers say, as text alone; the headers see to it that nothi
 
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Final
 
 from starlette.requests import Request
@@ -15,6 +14,8 @@ from starlette.types import ASGIApp
 
 from outlast.server.routes.door import Door, OpenDoor
 
+WEB: Final = Path(__file__).parents[2] / "web"
+"""What the wheel brings."""
 INDEX: Final = "index.html"
 KINDS: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
@@ -37,8 +38,8 @@ HEADERS: Final[Mapping[str, str]] = {
 class Page:
     """Answers `GET /` and one path per file of `folder`, all read when this is made."""
 
-    def __init__(self, folder: Traversable | None = None) -> None:
-        self._folder = folder or files("outlast.web")
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or WEB
 
     def doors(self) -> list[Door]:
         """Return the doors of this part."""

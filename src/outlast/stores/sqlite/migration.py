@@ -11,7 +11,7 @@ Rules:
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from outlast.errors import SchemaNewer, StoreCorrupt, StoreUnavailable
@@ -19,7 +19,7 @@ from outlast.errors import SchemaNewer, StoreCorrupt, StoreUnavailable
 APPLICATION_ID: Final = int.from_bytes(b"Outl")
 """What `file` and SQLite's own list of formats can know our files by."""
 
-FOLDER: Final = files("outlast.stores.sqlite") / "migrations"
+FOLDER: Final = Path(__file__).parent / "migrations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

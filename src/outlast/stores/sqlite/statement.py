@@ -1,9 +1,10 @@
 """Reads the SQL statements, one file each, named for what they do."""
 
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
-FOLDER: Final = files("outlast.stores.sqlite") / "statements"
+FOLDER: Final = Path(__file__).parent / "statements"
+"""A plain path: `importlib.resources` brings all of zip files along, a good part of what `import outlast` takes."""
 
 
 def load(name: str) -> str:
