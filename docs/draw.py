@@ -8,13 +8,14 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import click
 
 from bench import report
 from docs import diagram, options, plans
-from outlast import errors, lease, recovery
+from outlast import errors, lease, lineage, recovery, standstill
 from outlast.assembly.metrics import FAMILIES, PREFIX
 from outlast.cli.program import MODULES
 from outlast.cli.program import commands as program
@@ -87,6 +88,16 @@ def failures() -> str:
     return ", ".join(f"`{code}`" for code in FailureCode) + "."
 
 
+def standstills() -> str:
+    """Return every code that says why a run is not moving."""
+    return _members(standstill.Reason, "why the run is not moving")
+
+
+def epochs() -> str:
+    """Return why an epoch begins."""
+    return _members(lineage.Kind, "why the epoch began")
+
+
 def metrics() -> str:
     """Return every metric of `/metrics`."""
     rows = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]
@@ -132,6 +143,13 @@ def _subclasses(error: type[errors.OutlastError]) -> Iterator[type[errors.Outlas
         yield from _subclasses(each)
 
 
+def _members(kind: type[StrEnum], heading: str) -> str:
+    source = inspect.getsource(kind)
+    found = re.findall(r'^    [A-Z_]+ = "(\w+)"\n    """(.+?)"""', source, re.MULTILINE | re.DOTALL)
+    rows = [f"| code | {heading} |", "|---|---|"]
+    return "\n".join([*rows, *(f"| `{code}` | {' '.join(why.split())} |" for code, why in found)])
+
+
 def _constants(module: object) -> str:
     source = inspect.getsource(module)  # type: ignore[arg-type]
     found = re.findall(r'^([A-Z_]+): Final = ([^\n#]+)\n"""(.+?)"""', source, re.MULTILINE | re.DOTALL)
@@ -152,6 +170,8 @@ DRAWINGS: dict[str, Callable[[], str]] = {
         codes,
         bare,
         failures,
+        standstills,
+        epochs,
         metrics,
         commands,
         measurements,

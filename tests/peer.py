@@ -44,7 +44,7 @@ def served(peer: Peer) -> Iterator[Peer]:
                 self.end_headers()
                 self.wfile.write(said)
 
-        do_POST = do_GET  # noqa: N815 - the name is the server's
+        do_POST = do_DELETE = do_GET  # noqa: N815 - the names are the server's
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -31,7 +31,7 @@ PORT = "8000"
 RUN = ("python", "sh")
 
 _BLOCK = re.compile(
-    r"(?P<marks>(?:^<!-- .*?-->\n\n?)*)^(?P<fence>```+)(?P<language>\w+)\n(?P<code>.*?)^(?P=fence)$",
+    r"(?P<marks>(?:^<!-- (?:(?!-->).)*-->\n\n?)*)^(?P<fence>```+)(?P<language>\w+)\n(?P<code>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
 _MARK = re.compile(r"<!-- (file|also in|not run|background|output)(?::(.*?))?\s*-->", re.DOTALL)

@@ -104,3 +104,8 @@ curl -sf localhost:8000/words.py
         assert answers(reading.port)
     while answers(reading.port):  # a process that was killed lets go of its port in its own time
         pass
+
+
+def test_a_comment_in_the_text_hides_no_block_behind_it() -> None:
+    text = "<!-- drawn: x -->\n| a |\n<!-- end -->\n\n```sh\necho a\n```\n\n<!-- output -->\n```text\na\n```\n"
+    assert [(block.language, list(block.marks)) for block in blocks(text)] == [("sh", []), ("text", ["output"])]

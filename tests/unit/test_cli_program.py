@@ -51,7 +51,7 @@ SERVE = ["serve", "sample_program:outlast", "--port", "0"]
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["strat"], "No such command 'strat'"),
+        (["quux"], "No such command 'quux'"),
         (["--bogus"], "No such option"),
         (["serve"], "Missing argument 'MODULE:ATTRIBUTE'"),
         (["serve", "sample_program"], "MODULE:ATTRIBUTE"),
@@ -84,6 +84,7 @@ SERVE = ["serve", "sample_program:outlast", "--port", "0"]
         (["tail", "..", "--url", "http://127.0.0.1:1"], "no run's id"),
         (["show", "r", "--url", "http://127.0.0.1:1"], "Nothing answers"),
         (["stop", "r", "--url", "http://127.0.0.1:1"], "Nothing answers"),
+        (["erase", "r", "--url", "http://127.0.0.1:1"], "Nothing answers"),
         (["stop", "r", "--reason"], "requires an argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -118,7 +119,8 @@ def test_a_setting_that_cannot_work_is_one_sentence(
 
 def test_a_usage_mistake_says_where_help_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert sentence(capsys, "tail").endswith("See `outlast tail --help`.")
-    assert sentence(capsys, "strat").endswith("See `outlast --help`.")
+    assert sentence(capsys, "quux").endswith("See `outlast --help`.")
+    assert sentence(capsys, "strat").endswith("did you mean `start`? See `outlast --help`.")
 
 
 @pytest.mark.parametrize("name", ["", *MODULES])

@@ -145,3 +145,41 @@ def test_a_stop_says_what_is_true_now(
         assert run(["stop", "r1", "--reason", "enough", "--url", peer.url]) == 0
     assert capsys.readouterr().out == sentence + "\n"
     assert peer.asked == [("POST", "/agents/runs/r1/stop", {"reason": "enough"})]
+
+
+# ---- erase --------------------------------------------------------------------------------------
+
+GONE = (410, {"code": "run_gone", "title": "Gone", "status": 410, "detail": "This run was erased."})
+LIVE = (409, {"code": "run_live", "title": "Conflict", "status": 409, "detail": "This run has not ended: stop it."})
+
+
+@pytest.mark.parametrize(("answer", "said"), [((204, b""), "deleted\n"), (GONE, "gone already\n")])
+def test_an_ended_run_is_deleted_once_and_for_all(answer: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(Peer(answer)) as peer:
+        assert run(["erase", "r/1", "--yes", "--url", peer.url]) == 0
+    assert capsys.readouterr() == (said, "")
+    assert peer.asked == [("DELETE", "/agents/runs/r%2F1", None)]
+
+
+def test_a_deletion_whose_answer_was_lost_is_asked_for_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(Peer(None, GONE)) as peer:
+        assert run(["erase", "r1", "--yes", "--url", peer.url]) == 0
+    assert capsys.readouterr().out == "gone already\n"
+    assert len(peer.asked) == 2
+
+
+def test_a_run_that_has_not_ended_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(Peer(LIVE)) as peer:
+        assert run(["erase", "r1", "--yes", "--url", peer.url]) == 2
+    assert "has not ended" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("typed", "code", "asked"), [("y\n", 0, 2), ("n\n", 130, 1), ("", 130, 1)])
+def test_a_deletion_is_asked_about_first(
+    typed: str, code: int, asked: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    with served(Peer((200, STATUS), (204, b""))) as peer:
+        assert run(["erase", "r1", "--url", peer.url]) == code
+    assert "r1 (active): delete it?" in capsys.readouterr().err
+    assert len(peer.asked) == asked

@@ -4,6 +4,7 @@ What is expected to go wrong takes one sentence on standard error and exit code 
 is a mistake of ours and shows its traceback.
 """
 
+import difflib
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
@@ -27,6 +28,7 @@ EXAMPLES: Final = (
     "  outlast runs --status active             what is going on\n"
     "  outlast show RUN                         status, recovery budget, outcome\n"
     "  outlast stop RUN --reason 'enough'       end it\n"
+    "  outlast erase RUN                        delete it, once it has ended\n"
     "\n"
     "\b\n"
     "Look behind it:\n"
@@ -42,6 +44,7 @@ MODULES: Final = {
     "runs": "listing",
     "show": "runs",
     "stop": "runs",
+    "erase": "runs",
     "audit": "audit",
     "top": "top",
     "doctor": "doctor",
@@ -58,9 +61,12 @@ class Commands(click.Group):
         return list(MODULES)
 
     def get_command(self, *asked: object, **_: object) -> click.Command | None:
-        """Return the command of a name, which comes behind click's context."""
+        """Return the command of a name, which comes behind click's context; None for one that is like no other."""
         name = str(asked[-1])
         if name not in MODULES:
+            close = difflib.get_close_matches(name, MODULES, n=1)
+            if close:
+                raise click.UsageError(f"There is no command `{name}`: did you mean `{close[0]}`?")
             return None
         command = getattr(import_module(f"outlast.cli.{MODULES[name]}"), name)
         assert isinstance(command, click.Command)

@@ -86,6 +86,10 @@ class Remote:
         """Stop a run and return what is true now."""
         return self._ask("POST", f"/runs/{quote(run, safe='')}/stop", {"reason": reason})
 
+    def erase(self, run: str) -> None:
+        """Delete a run that has ended, and its log. Raises `RunGone` for one that is deleted already, `RunLive`."""
+        self._ask("DELETE", f"/runs/{quote(run, safe='')}")
+
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the runs that have no outcome yet, the newest first."""
         return [run for status in UNFINISHED for run in self._all(status)]
@@ -123,6 +127,8 @@ class Remote:
 def _answer(response: httpx2.Response) -> dict[str, Any]:
     if not response.is_success:
         raise problem.refusal(response.status_code, response.content[: problem.MAX_PROBLEM])
+    if response.status_code == HTTPStatus.NO_CONTENT:
+        return {}
     try:
         said = response.json()
     except ValueError as error:

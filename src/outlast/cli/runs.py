@@ -1,4 +1,4 @@
-"""The commands that ask one question about a run: start it, show it, stop it."""
+"""The commands that ask one question about a run: start it, show it, stop it, erase it."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from outlast.cli.remote import Remote
 from outlast.cli.tail import watch
 from outlast.cli.terminal import inline
 from outlast.cli.wording import LONGEST, outcome_sentence, plain, recovery_sentence
-from outlast.errors import InputInvalid
+from outlast.errors import InputInvalid, RunGone
 from outlast.log.event import JSON
 
 EXAMPLES: Final = (
@@ -90,6 +90,29 @@ def stop(run: str, url: str, token: str | None, reason: str | None) -> int:
         "already": f"it had ended before: {_outcome(said)}",
     }
     click.echo(sentences.get(str(said.get("answer")), inline(str(said.get("answer")), LONGEST)))
+    return 0
+
+
+@click.command()
+@click.argument("run")
+@options.url
+@options.token
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+def erase(run: str, url: str, token: str | None, *, yes: bool) -> int:
+    """Delete RUN, which has ended, and all that it said.
+
+    Nothing of it can be read again. Its id is kept as gone for thirty days, so that whoever asks for it is told so.
+    """
+    with Remote(url, token) as remote:
+        if not yes:
+            status = remote.status(run)["status"]
+            click.confirm(f"{inline(run, LONGEST)} ({inline(str(status), LONGEST)}): delete it?", abort=True, err=True)
+        try:
+            remote.erase(run)
+        except RunGone:  # also when our own first question was heard and its answer lost
+            click.echo("gone already")
+        else:
+            click.echo("deleted")
     return 0
 
 
