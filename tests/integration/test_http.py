@@ -135,18 +135,49 @@ async def test_the_first_bytes_of_a_body_are_the_comment() -> None:
             assert await reader.readexactly(9) == b": hello\n\n"
 
 
+@pytest.mark.behaviour("F1", "F10")
+async def test_a_client_of_the_older_http_gets_the_log_as_it_comes_and_an_end() -> None:
+    async with staged() as stage, site(stage) as here, served(here.app) as port:
+        run = await stage.active()
+        request = get("/runs/r1/events").replace(b"HTTP/1.1", b"HTTP/1.0")
+        async with connected(port, request) as (reader, _):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"transfer-encoding" not in head.lower()
+            body = await reader.readuntil(b"outlast.caught-up")
+            await stage.say(run, "a")
+            await stage.settle(run)
+            body += await reader.read(-1)
+        frames = Parser().feed(body)
+        assert names(frames) == ["outlast.hello", "outlast.caught-up", "text", "run.completed", "outlast.end"]
+
+
+async def test_a_connection_is_good_for_more_after_an_answer_without_a_body() -> None:
+    async with staged() as stage, site(stage) as here, served(here.app) as port:
+        run = await stage.active()
+        await stage.settle(run)
+        last = str((await stage.log(run))[-1].cursor).encode()
+        ended = get("/runs/r1/events")[:-2] + b"last-event-id: " + last + b"\r\n\r\n"
+        erase = b"DELETE /runs/r1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        async with connected(port, ended * 2 + erase + get("/runs/r1/events")) as (reader, _):
+            told = [(await reader.readuntil(b"\r\n\r\n")).split(b" ")[1] for _ in range(4)]
+        assert told == [b"204", b"204", b"204", b"410"]
+
+
 @pytest.mark.behaviour("F11")
-@pytest.mark.parametrize("way", ["reset", "finished"])
+@pytest.mark.parametrize("way", ["reset", "finished", "half"])
 async def test_a_client_that_goes_away_frees_its_reader_and_the_run_goes_on(way: str) -> None:
     async with staged() as stage, site(stage) as here, served(here.app) as port:
         run = await stage.active()
         async with connected(port, get("/runs/r1/events")) as (reader, writer):
             await reader.readuntil(b"outlast.caught-up")
             assert here.hub.readers == 1
-            if way == "reset":
-                writer.transport.abort()
-            else:
-                writer.close()
+            match way:
+                case "reset":
+                    writer.transport.abort()
+                case "half":  # it says nothing more: to a server of HTTP that is who leaves
+                    writer.write_eof()
+                case _:
+                    writer.close()
             await until(lambda: here.hub.readers == 0)
         await stage.say(run, "a")
         assert (await stage.store.runs.load("", "r1")).run.epoch == run.epoch

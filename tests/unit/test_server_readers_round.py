@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.readers.feed import HEARTBEAT, Feed, Surroundings
 from outlast.server.readers.round import EVERY, Rounds
-from tests.stage import Handled, Stage, staged
+from tests.stage import Handled, Stage, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -106,3 +107,39 @@ async def test_a_round_that_fails_is_told_once_and_feeds_meet_the_trouble_themse
             assert not any(feed.broken for feed, _ in there.values())
             await until(2 * HEARTBEAT)
             assert all(feed.broken for feed, _ in there.values())
+
+
+LATEST = 15.0
+"""Seconds that proxies and people bear between two heartbeats."""
+
+
+@pytest.mark.behaviour("F10")
+@pytest.mark.parametrize("runs", [12, pytest.param(1000, marks=pytest.mark.long)])
+async def test_whatever_a_run_waits_for_its_readers_hear_a_heartbeat_in_time(runs: int) -> None:
+    clock = asyncio.get_running_loop().time
+    async with staged() as stage, site(stage) as here:
+        for number in range(runs):
+            run = await stage.start(f"r{number}")
+            match number % 4:
+                case 1:  # driven, and its lease soon lost
+                    await stage.claim(run)
+                case 2:  # let go, and due again
+                    await stage.release(await stage.claim(run))
+                case 3:  # let go, and not due for longer than anybody looks
+                    await stage.release(await stage.claim(run, not_before=await stage.store.runs.now() + 1000))
+        heard = {f"r{number}": [clock()] for number in range(runs)}
+
+        async def listen(id: str) -> None:
+            async with here.stream(f"/runs/{id}/events", timeout=None) as stream:
+                while await stream.until("outlast.heartbeat"):
+                    heard[id].append(clock())
+
+        listening = [asyncio.create_task(listen(id)) for id in heard]
+        await asyncio.sleep(100)
+        over = clock()
+        for task in listening:
+            task.cancel()
+        await asyncio.wait(listening)
+        for id, moments in heard.items():
+            gaps = [later - earlier for earlier, later in pairwise([*moments, over])]
+            assert max(gaps) <= LATEST, id

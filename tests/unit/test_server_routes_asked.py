@@ -54,6 +54,25 @@ def test_the_last_event_id_beats_the_address(headers: dict[str, str], query: str
     assert cursor_of(request(headers, query=query)) == cursor
 
 
+@pytest.mark.behaviour("F6")
+@pytest.mark.case(89)
+def test_a_request_that_names_two_places_is_refused_and_one_that_names_one_twice_is_not() -> None:
+    def told(*ids: bytes, query: bytes = b"") -> Request:
+        raw = [(b"last-event-id", id) for id in ids]
+        return Request({"type": "http", "method": "GET", "path": "/", "query_string": query, "headers": raw})
+
+    for two in (told(b"1", b"2"), told(query=b"after=1&after=2"), told(b"1", b"1-8f1c2d3e4a5b6c7d")):
+        with pytest.raises(CursorInvalid, match="two places"):
+            cursor_of(two)
+    for one in (
+        told(b"1", b"1"),
+        told(b"", b"1"),
+        told(b"1", query=b"after=2&after=3"),
+        told(query=b"after=1&after=1"),
+    ):
+        assert cursor_of(one) == Cursor(1, None)
+
+
 BAD = ["x", "-1", "1-", "1-zz", "01", "1.0", "9223372036854775808", "1" * 1_000_000, "1-8F1C2D3E4A5B6C7D", "\x85", "²"]
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from outlast.errors import InputInvalid
+from outlast.errors import CursorInvalid, InputInvalid
 from outlast.log.cursor import Cursor
 from outlast.log.event import is_type
 from outlast.server.readers.view import WHOLE, View
@@ -47,9 +47,13 @@ def wants_stream(request: Request) -> bool:
 def cursor_of(request: Request) -> Cursor:
     """Return the cursor of a request; `Last-Event-ID` beats `?after=`, since an EventSource repeats its URL.
 
-    Raises `CursorInvalid`.
+    Raises `CursorInvalid`, also where one of them names two places: either may be the one behind which all was taken.
     """
-    return Cursor.parse(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+    told = {text for text in request.headers.getlist("last-event-id") if text}
+    places = told or set(request.query_params.getlist("after"))
+    if len(places) > 1:
+        raise CursorInvalid("The request names two places of the log: send the cursor of the event taken last, once.")
+    return Cursor.parse(next(iter(places), ""))
 
 
 def view_of(request: Request) -> View:
