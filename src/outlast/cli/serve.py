@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -93,8 +93,12 @@ async def _run(outlast: Outlast, listener: socket.socket, greet: Callable[[], Aw
     server = Server(outlast, greet)
     outlast.on_drain = Waiting().tell
     with server.signals():
-        async with outlast:
-            await server.serve(sockets=[listener])
+        async with AsyncExitStack() as stack:
+            opening = server.opening = asyncio.create_task(stack.enter_async_context(outlast), name="open")
+            await asyncio.wait({opening})  # bounded by the store
+            if not opening.cancelled():  # a signal may have come before there was anything to drain
+                await opening
+                await server.serve(sockets=[listener])
     await leave(server.exit_code)
     return server.exit_code
 
@@ -148,6 +152,7 @@ class Server(uvicorn.Server):
             )
         )
         self.exit_code = 0
+        self.opening: asyncio.Task[Outlast] | None = None
         self._greet = greet
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -175,4 +180,6 @@ class Server(uvicorn.Server):
         if self.should_exit:
             os._exit(SIGNALED + sig)
         self.should_exit = True
+        if self.opening is not None:  # a store that others keep locked is waited for, but not by who is to leave
+            self.opening.get_loop().call_soon_threadsafe(self.opening.cancel)
         self.exit_code = SIGNALED + sig if sig == signal.SIGINT else 0  # SIGTERM asks for a clean end: this is one

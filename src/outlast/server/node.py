@@ -119,7 +119,7 @@ class Node:
         """
         runs, lease, report = self._store.runs, self._conditions.lease, self._conditions.report
         loop = asyncio.get_running_loop()
-        await runs.join(self.id, ttl=lease.ttl, workers=self._workers.keys())
+        await self._join()
         self._looked_at = await runs.now()
         self._answered_at = loop.time()
         self._keeper = Keeper(
@@ -154,6 +154,14 @@ class Node:
             self._pacer.close()
             with suppress(StoreError):
                 await runs.leave(self.id)
+
+    async def _join(self) -> None:
+        try:
+            await self._store.runs.join(self.id, ttl=self._conditions.lease.ttl, workers=self._workers.keys())
+        except asyncio.CancelledError:  # its lease may be written all the same
+            with suppress(StoreError):
+                await self._store.runs.leave(self.id)
+            raise
 
     def drain(self, grace: float) -> None:
         """Claim nothing more, let runs finish, hand off the others, and end `run` within `grace` seconds.
