@@ -198,3 +198,26 @@ async def test_a_stream_ends_when_its_readers_credentials_have_ended_and_the_gra
             assert (again.status_code, again.json()["code"]) == (401, "unauthenticated")
             await stage.say(run, "later")
             assert (await reading)[-1].event == "text"
+
+
+@pytest.mark.attack("Z13")
+@pytest.mark.parametrize(
+    ("jump", "ends_at"), [(3600.0, 60.0), (-3600.0, 130.0)], ids=["asleep for an hour", "set back"]
+)
+async def test_a_machine_that_sleeps_or_sets_its_clock_back_keeps_no_stream_beyond_its_credentials(
+    jump: float, ends_at: float
+) -> None:
+    loop, ahead = asyncio.get_running_loop(), [0.0]
+
+    async def authenticate(_connection: HTTPConnection) -> Identity:
+        return Identity(owner="ann", expires_at=100.0)
+
+    asking = Access(report=[].append, authenticate=authenticate, clock=lambda: loop.time() + ahead[0])
+    async with staged() as stage, site(stage, access=asking) as here:
+        await stage.active("r1", owner="ann")
+        async with here.stream("/runs/r1/events", timeout=None) as stream:
+            reading = asyncio.create_task(stream.rest())
+            await asyncio.sleep(45)
+            ahead[0] = jump
+            assert (await reading)[-1].event == "outlast.drain"
+            assert loop.time() == pytest.approx(ends_at, abs=0.1)

@@ -11,7 +11,8 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -27,8 +28,17 @@ PER_NODE: Final = 10_000
 """Readers of one node: at 32 KiB each they hold a third of a gigabyte."""
 COME_BACK: Final = 20.0
 """Seconds over which those who were turned away come again: a seat is free when somebody leaves, not at once."""
+LOOK_EVERY: Final = 30.0
+"""Seconds between two looks at how long credentials are still good: a machine that slept learns of its sleep so."""
 SIGN_IN: Final = 1.0
 """Seconds after which a reader whose credentials ended may come again, with new ones."""
+
+Left: TypeAlias = Callable[[], "float | None"]
+"""Tells for how many seconds from now somebody may stay, None for ever."""
+
+
+def for_ever() -> None:
+    """Let them stay."""
 
 
 class Seats:
@@ -57,19 +67,19 @@ class Seats:
         if not self._taken[owner]:
             del self._taken[owner]
 
-    async def seat(self, answer: ASGIApp | Waiting, *, owner: str, left: float | None = None) -> ASGIApp:
+    async def seat(self, answer: ASGIApp | Waiting, *, owner: str, left: Left = for_ever) -> ASGIApp:
         """Return `answer`: a reader that takes a seat once it is served, and what was waited for in one.
 
-        `left` is for how many seconds the owner's reader may stay, None for ever. Raises `TooMany` or `Capacity` where
-        there is no seat to wait in, and what the waiting raises.
+        `left` tells for how many seconds the owner's reader may stay, None for ever. Raises `TooMany` or `Capacity`
+        where there is no seat to wait in, and what the waiting raises.
         """
         if isinstance(answer, Waiting):
             with self.take(owner):
-                return await answer.answer(answer.seconds if left is None else max(0.0, min(answer.seconds, left)))
+                most = left()
+                return await answer.answer(answer.seconds if most is None else max(0.0, min(answer.seconds, most)))
         if not isinstance(answer, Reader):
             return answer
-        until = None if left is None else asyncio.get_running_loop().time() + left
-        return Seated(answer, self, owner=owner, until=until)
+        return Seated(answer, self, owner=owner, left=left)
 
 
 class Seat:
@@ -90,7 +100,10 @@ class Seat:
 
 
 class Seated:
-    """A reader as ASGI that takes a seat, and gets up at `until` by the loop's clock; None lets it stay."""
+    """A reader as ASGI that takes a seat, and gets up when nothing is `left`, by the loop's clock or the machine's.
+
+    They go apart when the machine sleeps or its clock is set: whichever is further ends the stay.
+    """
 
     def __init__(
         self,
@@ -98,13 +111,14 @@ class Seated:
         seats: Seats,
         *,
         owner: str,
-        until: float | None,
+        left: Left = for_ever,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._reader = reader
         self._seats = seats
         self._owner = owner
-        self._until = until
+        self._left = left
+        self._leaving: asyncio.TimerHandle | None = None
         self._jitter = jitter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,18 +129,21 @@ class Seated:
             await self._turn_away(send)
             return
         with seat:
-            leaving = self._dismissal()
+            if (left := self._left()) is not None:
+                self._look(until=asyncio.get_running_loop().time() + left)
             try:
                 await self._reader(scope, receive, send)
             finally:
-                if leaving is not None:
-                    leaving.cancel()
+                if self._leaving is not None:
+                    self._leaving.cancel()
 
-    def _dismissal(self) -> asyncio.TimerHandle | None:
-        if self._until is None:
-            return None
-        farewell = native.drain(SIGN_IN, retry=SIGN_IN, reason=native.DrainReason.EXPIRED)
-        return asyncio.get_running_loop().call_at(self._until, self._reader.dismiss, farewell)
+    def _look(self, *, until: float) -> None:
+        loop = asyncio.get_running_loop()
+        left = min(until - loop.time(), self._left() or 0.0)
+        if left > 0:
+            self._leaving = loop.call_later(min(left, LOOK_EVERY), partial(self._look, until=until))
+        else:
+            self._reader.dismiss(native.drain(SIGN_IN, retry=SIGN_IN, reason=native.DrainReason.EXPIRED))
 
     async def _turn_away(self, send: Send) -> None:
         retry = COME_BACK * (0.5 + self._jitter() / 2)

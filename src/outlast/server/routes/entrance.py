@@ -8,6 +8,7 @@ Rules:
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from starlette.requests import Request
@@ -18,7 +19,7 @@ from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
 from outlast.server.readers.poll import Waiting
-from outlast.server.seats import Seats
+from outlast.server.seats import Seats, for_ever
 from outlast.server.trouble import Trouble
 
 RUN: Final = "/runs/{id}"
@@ -60,8 +61,9 @@ class Entrance:
 
     async def seat(self, answer: ASGIApp | Waiting, visitor: Visitor) -> ASGIApp:
         """Return `answer`; whoever stays takes a seat, for as long as the visitor may. Raises as `Seats.seat` does."""
-        left = self._access.left(visitor.identity)
-        return await self._seats.seat(answer, owner=visitor.identity.owner, left=left)
+        identity = visitor.identity
+        left = for_ever if identity.expires_at is None else partial(self._access.left, identity)
+        return await self._seats.seat(answer, owner=identity.owner, left=left)
 
     async def _may(self, identity: Identity, action: Action, owner: str, id: str) -> bool:
         if not self._access.asks:
