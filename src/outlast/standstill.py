@@ -21,6 +21,8 @@ class Reason(StrEnum):
 
     NO_WORKER = "no_worker"
     """The node that was asked has no worker of this name."""
+    REFUSED = "refused"
+    """Its admission was refused, and is asked for again when the cool-down is over."""
     WAITING = "waiting"
     """It is due: a node claims it as soon as it has room."""
     LEASE_ENDED = "lease_ended"
@@ -44,11 +46,17 @@ class Standstill:
 
 
 def explain(
-    run: Run, policy: RecoveryPolicy, *, now: float, workers: Collection[str] | None = None
+    run: Run,
+    policy: RecoveryPolicy,
+    *,
+    now: float,
+    workers: Collection[str] | None = None,
+    refused_until: float | None = None,
 ) -> Standstill | None:
     """Say why `run` is not moving, None when it is, or has its outcome.
 
-    `now` is the store's clock; `workers` are those of the node that is asked, None where that is not known.
+    `now` is the store's clock; `workers` are those of the node that is asked, None where that is not known. Until
+    `refused_until` the refusal of a prerequisite holds the run back, None where there is none or it is not known.
     """
     if run.status.is_terminal:
         return None
@@ -65,6 +73,9 @@ def explain(
             return Standstill(reason=Reason.PARKED, message="The run is parked, and waits for its answer.")
         case Wait(until=until):
             return _wait(run, policy, until - now, now=now)
+        case Claim() if refused_until is not None and refused_until > now:
+            message = f"Its admission was refused: it is asked for again in {refused_until - now:.0f} s."
+            return Standstill(reason=Reason.REFUSED, message=message)
         case Claim(cause=cause):
             return _due(run, cause, now=now)
         case Exhaust(limit=limit):

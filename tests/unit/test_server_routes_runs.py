@@ -207,6 +207,17 @@ async def test_a_status_document_is_what_the_row_and_the_log_say() -> None:
         assert answer.headers["cache-control"] == "no-cache"
 
 
+@pytest.mark.behaviour("B18", "F17")
+async def test_a_run_whose_admission_was_refused_says_when_it_is_asked_for_again() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.start()
+        await here.store.runs.refuse(run, retry_in=30)
+        assert (await here.client.get("/runs/r1")).json()["standstill"] == {
+            "code": "refused",
+            "message": "Its admission was refused: it is asked for again in 30 s.",
+        }
+
+
 async def test_a_status_document_that_says_nothing_new_is_not_sent_again() -> None:
     async with staged() as stage, site(stage) as here:
         run = await stage.active()

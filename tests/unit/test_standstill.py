@@ -49,6 +49,22 @@ def test_a_run_that_is_not_moving_says_why(run: Run, reason: Reason, part: str) 
     assert (found.reason, part in found.message) == (reason, True), found
 
 
+@pytest.mark.behaviour("B18")
+def test_a_refusal_holds_a_due_run_back_and_is_told_until_its_cool_down_is_over() -> None:
+    found = explain(QUEUED, POLICY, now=NOW, workers={"chat"}, refused_until=NOW + 12)
+    assert found is not None
+    assert (found.reason, found.message) == (
+        Reason.REFUSED,
+        "Its admission was refused: it is asked for again in 12 s.",
+    )
+    over = explain(QUEUED, POLICY, now=NOW, workers={"chat"}, refused_until=NOW)
+    assert over is not None
+    assert over.reason is Reason.WAITING
+    waiting = explain(replace(QUEUED, not_before=1002.5), POLICY, now=NOW, refused_until=NOW + 12)
+    assert waiting is not None
+    assert waiting.reason is Reason.BACKOFF
+
+
 def test_a_run_that_moves_or_is_finished_says_nothing() -> None:
     assert explain(replace(ACTIVE, lease_until=1010.0), POLICY, now=NOW) is None
     settled = replace(QUEUED, status=Status.COMPLETED, outcome=Completed(), settled_at=999.0, worker="unknown")

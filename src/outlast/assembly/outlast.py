@@ -249,7 +249,12 @@ class Outlast:
         loaded = await serving.intake.load(owner=owner, id=id)
         head = await serving.store.logs.head(loaded.run.log)
         return status_document(
-            loaded.run, head, policy=self.settings.recovery, workers=serving.intake.workers, now=loaded.now
+            loaded.run,
+            head,
+            policy=self.settings.recovery,
+            now=loaded.now,
+            workers=serving.intake.workers,
+            refused_until=loaded.refused_until,
         )
 
     async def events(

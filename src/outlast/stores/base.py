@@ -66,10 +66,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A run and the store's clock at the moment it was read."""
+    """A run and the store's clock at the moment it was read.
+
+    `refused_until` is until when the refusal of a prerequisite holds it back, where `load` found one; None otherwise.
+    """
 
     run: Run
     now: float
+    refused_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

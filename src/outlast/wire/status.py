@@ -31,11 +31,17 @@ def beat_document(run: Run, *, policy: RecoveryPolicy, now: float) -> dict[str, 
 
 
 def run_document(
-    run: Run, *, policy: RecoveryPolicy, now: float, workers: Collection[str] | None = None
+    run: Run,
+    *,
+    policy: RecoveryPolicy,
+    now: float,
+    workers: Collection[str] | None = None,
+    refused_until: float | None = None,
 ) -> dict[str, JSON]:
     """Return what the row alone says of a run; `now` is the store's clock. The owner is not told. Source: F17.
 
-    `workers` are those of the node that tells, where they are known: a run whose worker it lacks says so.
+    `workers` are those of the node that tells, where they are known: a run whose worker it lacks says so. So does one
+    that a refusal holds back, where `refused_until` is known.
     """
     return {
         "id": run.id,
@@ -43,7 +49,7 @@ def run_document(
         "worker": run.worker,
         "epoch": run.epoch,
         **beat_document(run, policy=policy, now=now),
-        "standstill": _standstill(explain(run, policy, now=now, workers=workers)),
+        "standstill": _standstill(explain(run, policy, now=now, workers=workers, refused_until=refused_until)),
         "waits": [],
         "stop_requested": run.stop is not None,
         "degraded": False,
@@ -69,12 +75,18 @@ class Extent(Protocol):
 
 
 def status_document(
-    run: Run, log: Extent, *, policy: RecoveryPolicy, now: float, workers: Collection[str] | None = None
+    run: Run,
+    log: Extent,
+    *,
+    policy: RecoveryPolicy,
+    now: float,
+    workers: Collection[str] | None = None,
+    refused_until: float | None = None,
 ) -> dict[str, JSON]:
     """Return the status document: the row, and where its log stands. Source: F17, the native wire."""
     # A snapshot reaches as far as the log does: nothing is folded ahead of time.
     place: dict[str, JSON] = {"head": str(log.cursor), "first": log.first, "snapshot": str(log.cursor)}
-    return run_document(run, policy=policy, now=now, workers=workers) | place
+    return run_document(run, policy=policy, now=now, workers=workers, refused_until=refused_until) | place
 
 
 def outcome_document(outcome: Outcome) -> dict[str, JSON]:

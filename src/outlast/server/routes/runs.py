@@ -14,7 +14,7 @@ from outlast.log.cursor import origin
 from outlast.log.event import JSON, encode_json
 from outlast.log.limits import Usage
 from outlast.recovery import RecoveryPolicy
-from outlast.run import Run, Status
+from outlast.run import Status
 from outlast.server.identity import Action
 from outlast.server.intake import Intake, is_id
 from outlast.server.routes.answer import answer, knows
@@ -22,7 +22,7 @@ from outlast.server.routes.asked import cursor_of, view_of, wants_stream
 from outlast.server.routes.body import number, read_object
 from outlast.server.routes.door import Door, RunDoor
 from outlast.server.routes.events import Events
-from outlast.stores.base import Head, Started, StopAnswer, Store
+from outlast.stores.base import Head, Loaded, Started, StopAnswer, Store
 from outlast.wire.lineage import lineage_document
 from outlast.wire.status import etag, outcome_document, run_document, status_document
 from outlast.wire.trace import HEADER
@@ -109,7 +109,7 @@ class Runs:
     async def look(self, request: Request, owner: str) -> ASGIApp:
         """Tell a run's status document, or 304 when it says nothing new."""
         loaded = await self._intake.load(owner=owner, id=request.path_params["id"])
-        document = await self._status_document(loaded.run, now=loaded.now)
+        document = await self._status_document(loaded)
         tag = etag(document)
         headers = {"etag": tag, "cache-control": "no-cache"}
         if knows(request, tag):
@@ -152,11 +152,17 @@ class Runs:
                 cursor=origin(run.log), first=1, usage=Usage(events=0, bytes=0, opened_at=run.created_at), sealed=False
             )
             return status_document(run, log, policy=self._policy, workers=self._intake.workers, now=run.created_at)
-        return await self._status_document(run, now=await self._store.runs.now())
+        return await self._status_document(Loaded(run=run, now=await self._store.runs.now()))
 
-    async def _status_document(self, run: Run, *, now: float) -> dict[str, JSON]:
-        log = await self._store.logs.head(run.log)
-        return status_document(run, log, policy=self._policy, workers=self._intake.workers, now=now)
+    async def _status_document(self, loaded: Loaded) -> dict[str, JSON]:
+        return status_document(
+            loaded.run,
+            await self._store.logs.head(loaded.run.log),
+            policy=self._policy,
+            now=loaded.now,
+            workers=self._intake.workers,
+            refused_until=loaded.refused_until,
+        )
 
 
 def _check(said: Mapping[str, JSON], fields: Mapping[str, tuple[type, ...]]) -> None:

@@ -51,8 +51,11 @@ def start(transaction: Transaction, new: NewRun) -> Started:
 
 
 def load(query: Query, owner: str, id: str) -> Loaded:
-    """Return a run and the time it was read."""
-    return Loaded(run=run_of(require(query, owner, id), now=query.now), now=query.now)
+    """Return a run, the time it was read, and until when a refusal holds it back."""
+    row = require(query, owner, id)
+    refusal = query.execute("SELECT until FROM refusals WHERE run = ? AND until > ?", (row["number"], query.now))
+    held = refusal.fetchone()
+    return Loaded(run=run_of(row, now=query.now), now=query.now, refused_until=None if held is None else held["until"])
 
 
 def load_all(query: Query, keys: Collection[tuple[str, str]], *, corrupt: Corrupt) -> Sequence[Loaded]:

@@ -111,6 +111,19 @@ class Finding(Contract):
         await bench.age(20)
         assert await _due(store) == ["r1"]
 
+    async def test_a_run_that_is_loaded_tells_until_when_a_refusal_holds_it_back(
+        self, store: Store, bench: Workbench
+    ) -> None:
+        run = await start(store)
+        assert (await store.runs.load(run.owner, run.id)).refused_until is None
+        before = await store.runs.now()
+        await store.runs.refuse(run, retry_in=30)
+        loaded = await store.runs.load(run.owner, run.id)
+        assert loaded.refused_until is not None
+        assert before + 30 <= loaded.refused_until <= loaded.now + 30
+        await bench.age(31)
+        assert (await store.runs.load(run.owner, run.id)).refused_until is None
+
     async def test_each_refusal_spaces_the_next_try(self, store: Store, bench: Workbench) -> None:
         run = await start(store)
         await store.runs.refuse(run, retry_in=30)
