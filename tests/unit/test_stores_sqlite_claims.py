@@ -35,7 +35,7 @@ async def store(clock: HandClock) -> AsyncIterator[SQLiteStore]:
 
 def plan(connection: sqlite3.Connection, statement: str, *values: object) -> list[str]:
     asked = {"workers": '["chat"]', "now": 1.0, "limit": 9, "owner": ANN, "status": "active"}
-    asked |= {"created_at": 1.0, "number": 1, "held_back": "[]", "since": 0.0}
+    asked |= {"created_at": 1.0, "number": 1, "held_back": "[]", "within": 300.0}
     rows = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values or asked)
     return [row["detail"] for row in rows]
 
