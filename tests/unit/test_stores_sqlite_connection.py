@@ -15,6 +15,7 @@ from outlast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from outlast.stores.sqlite.checkpoint import Checkpointer
 from outlast.stores.sqlite.connection import chained, connect, is_busy, translate
 from tests.disk import behind, damage
 
@@ -150,3 +151,20 @@ def test_a_file_that_cannot_be_opened_leaves_no_connection_behind(tmp_path: Path
     path.write_text("A letter to my aunt. " * 100)
     with pytest.raises(sqlite3.DatabaseError):
         connect(path).execute("SELECT 1 FROM sqlite_master")
+
+
+def test_a_file_that_is_known_is_never_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "ä ?#%.db"
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        connect(path, known=True)
+    assert not path.exists()
+    connect(path).close()
+    assert path.exists()
+    connect(path, known=True).close()
+
+
+def test_a_checkpointer_that_comes_late_makes_no_file(tmp_path: Path) -> None:
+    checkpointer = Checkpointer(tmp_path / "x.db")
+    checkpointer.start()
+    checkpointer.close()
+    assert not list(tmp_path.iterdir())

@@ -56,7 +56,7 @@ class Checkpointer:
         self._thread.join()  # ends with the checkpoint under way: two fsyncs
 
     def _run(self) -> None:
-        with suppress(sqlite3.Error), closing(connect(self._path, timeout=LOCK_TIMEOUT)) as connection:
+        with suppress(sqlite3.Error), closing(connect(self._path, timeout=LOCK_TIMEOUT, known=True)) as connection:
             last = False
             while not last:
                 self._wake.wait()  # no deadline: with nothing written there is nothing to do; close wakes it

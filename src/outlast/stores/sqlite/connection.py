@@ -48,10 +48,16 @@ _PRIMARY: Final = 0xFF
 """The bits of an extended error code that name its kind."""
 
 
-def connect(path: Path | None, *, timeout: float = 0.0) -> sqlite3.Connection:
-    """Open the file at `path`, or memory when it is None; an operation waits `timeout` seconds for other processes."""
+def connect(path: Path | None, *, timeout: float = 0.0, known: bool = False) -> sqlite3.Connection:
+    """Open the file at `path`, or memory when it is None; an operation waits `timeout` seconds for other processes.
+
+    A file that is `known` is never made anew: whoever joins an open store must not leave an empty one under a name
+    that was just taken away.
+    """
+    place = ":memory:" if path is None else f"{path.absolute().as_uri()}?mode={'rw' if known else 'rwc'}"
     connection = sqlite3.connect(
-        ":memory:" if path is None else path,
+        place,
+        uri=path is not None,
         timeout=timeout,
         isolation_level=None,
         check_same_thread=False,

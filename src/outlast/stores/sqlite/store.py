@@ -93,7 +93,9 @@ class SQLiteStore:
             ttl=ttl,
             workers=workers,
             clock=ground.clock,
-            connect=(lambda: ground.connection) if path is None else (lambda: connect(path, timeout=TIMEOUT)),
+            connect=(lambda: ground.connection)
+            if path is None
+            else (lambda: connect(path, timeout=TIMEOUT, known=True)),
             identity=ground.identity,
             lock=self._engine.lock if path is None else threading.Lock(),
             owned=path is not None,
