@@ -108,12 +108,13 @@ async def test_what_comes_while_a_sync_is_in_flight_shares_the_next(store: SQLit
         run = runs[number]
         return await store.logs.append(run.log, run.token, heads[number].cursor, [])
 
-    appends = []
-    for number in range(20):
+    appends = [asyncio.create_task(append(0))]
+    await until(lambda: disk.begun == before + 1)  # the sync began before there was more to cover
+    for number in range(1, 20):
         appends.append(asyncio.create_task(append(number)))
         await turns()  # each a commit of its own
-    await until(lambda: disk.begun == before + 1)
     disk.let_go()
+    await appends[0]
     await until(lambda: disk.begun == before + 2)
     assert sum(append.done() for append in appends) == 1
     disk.let_go()
