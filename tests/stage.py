@@ -23,6 +23,7 @@ from outlast.server.intake import Door, Intake
 from outlast.server.readers.hub import Hub
 from outlast.server.routes import build
 from outlast.server.routes.entrance import Entrance
+from outlast.server.routes.events import Events
 from outlast.server.seats import Seats
 from outlast.stores.base import Head, Loaded, LogStore, LogSubscription, NewClaim, RunStore, Store
 from outlast.stores.sqlite import SQLiteStore
@@ -329,12 +330,12 @@ async def site(
     intake.door = Door.OPEN
     app = build(
         intake=intake,
-        hub=hub,
         store=store,
         access=access or Access(report=stage.facts.append),
         policy=policy,
         describe_node=lambda: {"boot_id": "b00t", "workers": ["chat"], "loop_lag": 0.25},
-        seats=seats,
+        seats=seats or Seats(),
+        events=Events(intake, store.logs, hub),
         check_ready=lambda: intake.check_open(letting_in=True),
         expose=lambda: b"# nothing\n",
     )

@@ -28,7 +28,7 @@ Codes are part of the public contract: they appear in problem documents, in outc
 exit messages, and are never reused for another meaning.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class OutlastError(Exception):
@@ -74,6 +74,10 @@ class UnknownWorker(Refusal):
     """No worker of this name is registered on this node."""
 
     code = "unknown_worker"
+
+
+NO_SUCH_RUN: Final = "There is no such run."
+"""What is said of a run that is another's as of one that never was: whoever asks cannot tell them apart (A5)."""
 
 
 class RunNotFound(Refusal):

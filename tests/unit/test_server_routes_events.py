@@ -219,6 +219,26 @@ async def test_a_store_in_trouble_is_a_stream_that_says_to_come_again(port: str)
             assert (await here.client.get("/runs/r1/events")).status_code == 503
 
 
+@pytest.mark.behaviour("F9")
+@pytest.mark.parametrize("port", ["runs", "logs"])
+async def test_an_outage_is_told_once_whatever_is_asked_for_in_it(port: str) -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+
+        async def fail(_call: str) -> None:
+            raise StoreUnavailable("away")
+
+        getattr(handled, port).before = fail
+        async with site(stage, handled=handled) as here:
+            await stage.start()
+            for _ in range(3):
+                assert (await here.client.get("/runs/r1")).status_code == 503
+                async with here.stream("/runs/r1/events") as stream:
+                    assert await stream.rest() == []
+            told = [fact for fact in stage.facts if isinstance(fact, StoreTroubled)]
+            assert told == [StoreTroubled(during="request", error="store_unavailable")]
+
+
 async def test_a_stream_of_a_run_that_is_not_there_is_a_problem() -> None:
     async with staged() as stage, site(stage) as here:
         answer = await here.client.get("/runs/none/events", headers={"accept": "text/event-stream"})

@@ -216,6 +216,9 @@ async def test_a_run_whose_admission_was_refused_says_when_it_is_asked_for_again
             "code": "refused",
             "message": "Its admission was refused: it is asked for again in 30 s.",
         }
+        (listed,) = (await here.client.get("/runs")).json()["runs"]
+        again = (await here.client.post("/runs", json={"id": "r1", "worker": "chat", "input": None})).json()
+        assert listed["standstill"]["code"] == again["standstill"]["code"] == "refused"
 
 
 async def test_a_status_document_that_says_nothing_new_is_not_sent_again() -> None:

@@ -70,7 +70,6 @@ class Serving:
     ) -> ASGIApp:
         return build(
             intake=self.intake,
-            hub=self._hub,
             store=self.store,
             access=access,
             policy=settings.recovery,

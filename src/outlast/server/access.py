@@ -76,14 +76,16 @@ class Access:
             return Identity(owner=ANONYMOUS)
         found = await ask(Hook.AUTHENTICATE, lambda: authenticate(connection), report=self.report)
         identity = Identity(owner=found) if isinstance(found, str) else found
-        left = None if identity is None else self.left(identity)
-        if identity is None or not identity.owner or (left is not None and left <= 0):
+        if identity is None or not identity.owner or self._is_over(identity):
             raise Unauthenticated("The request carries no credentials that this application accepts.")
         return identity
 
-    def left(self, identity: Identity) -> float | None:
-        """Return how many seconds an identity is still good for, None without an end. Source: Z13."""
-        return None if identity.expires_at is None else identity.expires_at + EXPIRY_GRACE - self._clock()
+    def left(self, expires_at: float) -> float:
+        """Return for how many seconds credentials that end then are still good. Source: Z13."""
+        return expires_at + EXPIRY_GRACE - self._clock()
+
+    def _is_over(self, identity: Identity) -> bool:
+        return identity.expires_at is not None and self.left(identity.expires_at) <= 0
 
     async def allows(self, identity: Identity, action: Action, *, owner: str, run: Run | None) -> bool:
         """Say whether `identity` may do this with a run of `owner`; a hook that fails has not allowed it."""

@@ -228,7 +228,7 @@ class Appender:
     async def _wait_for_room(self, size: int, wanted: Callable[[], bool]) -> None:
         if not self._turn.locked() and self._is_open(wanted) and self._has_room(size) and not self._is_unproved():
             return
-        async with self._turn:
+        async with self._turn:  # without a deadline: those before it wait for room, as it will
             await self._wait_in_turn(size, wanted)
 
     async def _wait_in_turn(self, size: int, wanted: Callable[[], bool]) -> None:

@@ -76,7 +76,7 @@ def _reaction(error: BaseException) -> Outcome | Cause | None:
             return None
         case Reaction.FAIL | Reaction.AGAIN:
             return verdict(error)
-        case Reaction.RELEASE | Reaction.PAUSE:  # an unanswered store is insisted on below; here it is no verdict
+        case Reaction.RELEASE | Reaction.PAUSE:  # a silent store is the controller's to insist on
             return cause_of(error)
         case _:
             assert_never(reaction)

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from hashlib import sha256
 from typing import Final
 
-from outlast.errors import Draining, InputInvalid, NotStarted, RunNotFound, UnknownWorker
+from outlast.errors import NO_SUCH_RUN, Draining, InputInvalid, NotStarted, RunNotFound, UnknownWorker
 from outlast.log.event import JSON, encode_json
 from outlast.run import Run, Status
 from outlast.server.claim import settlement
@@ -115,14 +115,14 @@ class Intake:
         """Return a run and the store's clock. Raises `RunNotFound`, `RunGone`."""
         self.check_open()
         if not is_id(id):
-            raise RunNotFound("There is no such run.")
+            raise RunNotFound(NO_SUCH_RUN)
         return await self._runs.load(owner, id)
 
     async def erase(self, *, owner: str, id: str) -> None:
         """Delete a settled run and its log. Raises `RunNotFound`, `RunLive`, `RunGone`."""
         self.check_open()
         if not is_id(id):
-            raise RunNotFound("There is no such run.")
+            raise RunNotFound(NO_SUCH_RUN)
         await self._runs.erase(owner, id)
 
     async def list(

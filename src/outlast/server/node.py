@@ -273,7 +273,7 @@ class Node:
     async def _host(self, turn: Turn) -> None:
         run = turn.run
         try:
-            async with self._slots:
+            async with self._slots:  # without a deadline: those before this run start, or are ended by the drain
                 claimed = None if self._drain.begun.is_set() else await self._claimant.claim(turn)
             if claimed is None:
                 self._passed_over += 1
@@ -340,7 +340,10 @@ class Node:
             controller.hand_off_when_kept()
 
     async def _leave(self, loops: "list[asyncio.Task[None]]", send_away: Callable[[], None]) -> None:
-        """Go through the moments of the drain; each has a time of its own, and comes at once when no run is left."""
+        """Go through the moments of the drain; each has a time of its own, and comes at once when no run is left.
+
+        No wait here has a deadline of its own: the drain's timers are the deadlines.
+        """
         await self._drain.checkpoint.wait()
         for controller in self._controllers.values():
             self._hurry(controller)

@@ -33,12 +33,8 @@ LOOK_EVERY: Final = 30.0
 SIGN_IN: Final = 1.0
 """Seconds after which a reader whose credentials ended may come again, with new ones."""
 
-Left: TypeAlias = Callable[[], "float | None"]
-"""Tells for how many seconds from now somebody may stay, None for ever."""
-
-
-def for_ever() -> None:
-    """Let them stay."""
+Left: TypeAlias = Callable[[], float]
+"""Tells for how many seconds from now somebody may stay."""
 
 
 class Seats:
@@ -67,16 +63,16 @@ class Seats:
         if not self._taken[owner]:
             del self._taken[owner]
 
-    async def seat(self, answer: ASGIApp | Waiting, *, owner: str, left: Left = for_ever) -> ASGIApp:
+    async def seat(self, answer: ASGIApp | Waiting, *, owner: str, left: Left | None = None) -> ASGIApp:
         """Return `answer`: a reader that takes a seat once it is served, and what was waited for in one.
 
-        `left` tells for how many seconds the owner's reader may stay, None for ever. Raises `TooMany` or `Capacity`
+        `left` tells for how many seconds the owner's reader may stay; None lets it stay. Raises `TooMany` or `Capacity`
         where there is no seat to wait in, and what the waiting raises.
         """
         if isinstance(answer, Waiting):
             with self.take(owner):
-                most = left()
-                return await answer.answer(answer.seconds if most is None else max(0.0, min(answer.seconds, most)))
+                most = answer.seconds if left is None else max(0.0, min(answer.seconds, left()))
+                return await answer.answer(most)
         if not isinstance(answer, Reader):
             return answer
         return Seated(answer, self, owner=owner, left=left)
@@ -111,7 +107,7 @@ class Seated:
         seats: Seats,
         *,
         owner: str,
-        left: Left = for_ever,
+        left: Left | None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._reader = reader
@@ -129,19 +125,19 @@ class Seated:
             await self._turn_away(send)
             return
         with seat:
-            if (left := self._left()) is not None:
-                self._look(until=asyncio.get_running_loop().time() + left)
+            if self._left is not None:
+                self._look(self._left, until=asyncio.get_running_loop().time() + self._left())
             try:
                 await self._reader(scope, receive, send)
             finally:
                 if self._leaving is not None:
                     self._leaving.cancel()
 
-    def _look(self, *, until: float) -> None:
+    def _look(self, left: Left, *, until: float) -> None:
         loop = asyncio.get_running_loop()
-        left = min(until - loop.time(), self._left() or 0.0)
-        if left > 0:
-            self._leaving = loop.call_later(min(left, LOOK_EVERY), partial(self._look, until=until))
+        stays = min(until - loop.time(), left())
+        if stays > 0:
+            self._leaving = loop.call_later(min(stays, LOOK_EVERY), partial(self._look, left, until=until))
         else:
             self._reader.dismiss(native.drain(SIGN_IN, retry=SIGN_IN, reason=native.DrainReason.EXPIRED))
 

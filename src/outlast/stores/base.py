@@ -68,7 +68,7 @@ class Started:
 class Loaded:
     """A run and the store's clock at the moment it was read.
 
-    `refused_until` is until when the refusal of a prerequisite holds it back, where `load` found one; None otherwise.
+    `refused_until` is until when the refusal of a prerequisite holds it back; None where none does.
     """
 
     run: Run

@@ -22,7 +22,7 @@ from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from outlast.errors import RunGone, StoreCorrupt, StoreError
+from outlast.errors import RunGone, StoreError
 from outlast.facts import Departure, ReaderClosed, ReaderOpened, StoreTroubled
 from outlast.run import Run
 from outlast.server.readers.feed import Feed
@@ -33,8 +33,6 @@ from outlast.server.readers.shelf import Page
 from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 
-PAGE: Final = 256
-"""Events read at once: as many small ones as fill a chunk."""
 PART: Final = 2 * CHUNK
 """Bytes of one send at most: a chunk, or a part of one huge event."""
 RETRY_AFTER_TROUBLE: Final = 2.0
@@ -249,10 +247,7 @@ class Reader:
             found = self._room.pages.find(spot)  # one of those may have been at the same place
             if found is not None:
                 return found
-            await asyncio.sleep(0)
-            events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
-        if not events:
-            raise StoreCorrupt("The log ends before its head.")
+            events = await self._room.read(self._log, after=self._seq)
         shown = [Entry(stored).dressed(self._view) for stored in events if self._view.shows(stored.event.type)]
         page = Page(chunk=b"".join(shown), seq=events[-1].seq)
         self._room.pages.keep(spot, page)

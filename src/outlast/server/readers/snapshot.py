@@ -30,8 +30,9 @@ INLINE_BYTES: Final = 256 * 1024
 """Bytes of payload up to which a log's snapshot stands in the very answer that tells the gap."""
 INLINE_EVENTS: Final = 2000
 """Events up to which it does: they are folded while somebody waits, in about 10 ms."""
-KEPT: Final = 16
-"""Small snapshots kept, the newest: 4 MiB, for the logs that readers come to with wrong cursors just now."""
+KEPT: Final = 8
+"""Small snapshots kept, the newest, for the logs that readers come to with wrong cursors just now: of two thousand tiny
+events each takes some 1.6 MiB, with what it was folded from."""
 PAGE: Final = 256
 """Events read, and folded, in one turn of the loop."""
 PAGE_BYTES: Final = 256 * 1024

@@ -13,15 +13,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from outlast.errors import Draining, StoreCorrupt, StoreUnavailable
+from outlast.errors import Draining, StoreUnavailable
 from outlast.log.cursor import Cursor, Gap, origin
 from outlast.log.event import StoredEvent
 from outlast.run import Run
 from outlast.server.readers.feed import Feed
 from outlast.server.readers.place import Place
-from outlast.server.readers.reader import PAGE
-from outlast.server.readers.ring import CHUNK
-from outlast.server.readers.room import Room
+from outlast.server.readers.room import PAGE, Room
 from outlast.server.readers.snapshot import Snapshots
 from outlast.server.readers.view import View
 
@@ -92,10 +90,7 @@ class Tap:
 
     async def _from_log(self) -> Sequence[StoredEvent]:
         async with self._room.reading:  # without a deadline: those before this one read one page each
-            await asyncio.sleep(0)  # as every reader of a log does: one page in a turn of the loop
-            events = await self._room.logs.read(self._log, after=self._seq, limit=PAGE, max_bytes=CHUNK)
-        if not events:
-            raise StoreCorrupt("The log ends before its head.")
+            events = await self._room.read(self._log, after=self._seq)
         self._seq = events[-1].seq
         return events
 

@@ -6,7 +6,6 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.intake import Intake
-from outlast.server.readers.hub import Hub
 from outlast.server.routes.door import routes
 from outlast.server.routes.entrance import Entrance
 from outlast.server.routes.events import Events
@@ -23,23 +22,21 @@ from outlast.stores.base import Store
 def build(
     *,
     intake: Intake,
-    hub: Hub,
     store: Store,
     access: Access,
     policy: RecoveryPolicy,
     describe_node: DescribeNode,
-    seats: Seats | None = None,
+    seats: Seats,
     check_ready: CheckReady,
+    events: Events,
     expose: Expose | None = None,
-    events: Events | None = None,
 ) -> Router:
     """Return the application.
 
     It has no lifespan of its own: whoever mounts it runs the node and the hub. Until they run, calls answer 503.
-    `events` are the doors to the log, where somebody else uses them as well.
+    `events` are the doors to the log, which the host's handlers use as well.
     `expose` opens `/metrics`; without it there is nothing at that path.
     """
-    events = events or Events(intake, store.logs, hub)
     runs = Runs(intake, store, events, policy)
     health = Health(describe_node, check_ready)
     doors = [*runs.doors(), *events.doors(), *Nodes(store.runs).doors(), *health.doors(), *Page().doors()]
@@ -49,4 +46,4 @@ def build(
     async def load(owner: str, id: str) -> Run:
         return (await intake.load(owner=owner, id=id)).run
 
-    return Router(routes(Entrance(access, load, seats or Seats()), doors), redirect_slashes=False, default=unknown)
+    return Router(routes(Entrance(access, load, seats), doors), redirect_slashes=False, default=unknown)

@@ -14,12 +14,12 @@ from typing import Final, TypeAlias
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from outlast.errors import Forbidden, Refusal, RunNotFound
+from outlast.errors import NO_SUCH_RUN, Forbidden, Refusal, RunNotFound
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
 from outlast.server.readers.poll import Waiting
-from outlast.server.seats import Seats, for_ever
+from outlast.server.seats import Seats
 from outlast.server.trouble import Trouble
 
 RUN: Final = "/runs/{id}"
@@ -56,13 +56,13 @@ class Entrance:
             if not await self._access.allows(identity, action, owner=owner, run=None):
                 raise Forbidden("This application does not let you do this here.")
         elif not await self._may(identity, action, owner, request.path_params["id"]):
-            raise RunNotFound("There is no such run.")
+            raise RunNotFound(NO_SUCH_RUN)
         return Visitor(identity=identity, owner=owner)
 
     async def seat(self, answer: ASGIApp | Waiting, visitor: Visitor) -> ASGIApp:
         """Return `answer`; whoever stays takes a seat, for as long as the visitor may. Raises as `Seats.seat` does."""
         identity = visitor.identity
-        left = for_ever if identity.expires_at is None else partial(self._access.left, identity)
+        left = None if identity.expires_at is None else partial(self._access.left, identity.expires_at)
         return await self._seats.seat(answer, owner=identity.owner, left=left)
 
     async def _may(self, identity: Identity, action: Action, owner: str, id: str) -> bool:

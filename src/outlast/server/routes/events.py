@@ -76,10 +76,7 @@ class Events:
         if kind_of(request) is not Kind.STREAM:
             return await self._page(request, owner=owner, id=id, snapshot=snapshot)
         requested, view = cursor_of(request), view_of(request)
-        try:
-            loaded = await self._intake.load(owner=owner, id=id)
-        except StoreUnavailable:
-            return busy()
+        loaded = await self._intake.load(owner=owner, id=id)
         return await self.stream(loaded.run, requested, view, snapshot=snapshot)
 
     async def start(
@@ -90,9 +87,12 @@ class Events:
         status: int,
         headers: tuple[tuple[bytes, bytes], ...],
     ) -> ASGIApp:
-        """Return the stream of a run that `request` has just started."""
+        """Return the stream of a run that `request` has just started, which no trouble of the store takes back."""
         requested, view, snapshot = cursor_of(request), view_of(request), _snapshot_url(request, run.id)
-        return await self.stream(run, requested, view, snapshot=snapshot, status=status, headers=headers)
+        try:
+            return await self.stream(run, requested, view, snapshot=snapshot, status=status, headers=headers)
+        except StoreUnavailable:
+            return busy(status=status, headers=headers)
 
     async def stream(
         self,
@@ -105,10 +105,7 @@ class Events:
         headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> ASGIApp:
         """Return the stream of `run` behind `requested`; 204, which stops an EventSource, where nothing can follow."""
-        try:
-            place = await self._locate(run, requested, view, snapshot=snapshot)
-        except StoreUnavailable:
-            return busy(status=status, headers=headers)
+        place = await self._locate(run, requested, view, snapshot=snapshot)
         if place.is_end:
             return Response(status_code=HTTPStatus.NO_CONTENT, headers={"cache-control": "no-store"})
         return self._hub.reader(run, place, view=view, status=status, headers=headers)

@@ -49,7 +49,7 @@ _PASSING: Final = (errors.StoreUnavailable, errors.HookFailed)
 
 _FIXED: Final[Mapping[type[errors.OutlastError], str]] = {
     # One body for a run that never was, is another owner's, or has an impossible id (A5).
-    errors.RunNotFound: "There is no such run.",
+    errors.RunNotFound: errors.NO_SUCH_RUN,
     # What a store says of itself names files and is for its operator; the code tells what kind of trouble it is.
     errors.StoreUnavailable: "The store does not answer; try again in a moment.",
     errors.StoreError: "The store failed to answer this.",

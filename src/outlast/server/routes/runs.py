@@ -102,8 +102,8 @@ class Runs:
         if thread is not None and not is_id(thread):
             raise InputInvalid("`thread` is the id of a thread.")
         runs = await self._intake.list(owner=owner, status=_status(request), thread=thread, before=after, limit=limit)
-        now = await self._store.runs.now()
-        documents = [run_document(run, policy=self._policy, workers=self._intake.workers, now=now) for run in runs]
+        loaded = {each.run.id: each for each in await self._store.runs.load_all([(run.owner, run.id) for run in runs])}
+        documents = [self._run_document(loaded[run.id]) for run in runs if run.id in loaded]
         return answer(encode_json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None}))
 
     async def look(self, request: Request, owner: str) -> ASGIApp:
@@ -152,7 +152,16 @@ class Runs:
                 cursor=origin(run.log), first=1, usage=Usage(events=0, bytes=0, opened_at=run.created_at), sealed=False
             )
             return status_document(run, log, policy=self._policy, workers=self._intake.workers, now=run.created_at)
-        return await self._status_document(Loaded(run=run, now=await self._store.runs.now()))
+        return await self._status_document(await self._store.runs.load(run.owner, run.id))
+
+    def _run_document(self, loaded: Loaded) -> dict[str, JSON]:
+        return run_document(
+            loaded.run,
+            policy=self._policy,
+            now=loaded.now,
+            workers=self._intake.workers,
+            refused_until=loaded.refused_until,
+        )
 
     async def _status_document(self, loaded: Loaded) -> dict[str, JSON]:
         return status_document(

@@ -60,8 +60,12 @@ def load(query: Query, owner: str, id: str) -> Loaded:
 
 def load_all(query: Query, keys: Collection[tuple[str, str]], *, corrupt: Corrupt) -> Sequence[Loaded]:
     """Return each run that is found, and the time they were read."""
-    rows = query.execute(FIND_RUNS, {"keys": json.dumps(list(keys))})
-    return [Loaded(run=run, now=query.now) for run in readable(rows, now=query.now, corrupt=corrupt)]
+    rows = query.execute(FIND_RUNS, {"keys": json.dumps(list(keys)), "now": query.now}).fetchall()
+    refused = {row["log"]: row["refused_until"] for row in rows}
+    return [
+        Loaded(run=run, now=query.now, refused_until=refused[run.log])
+        for run in readable(rows, now=query.now, corrupt=corrupt)
+    ]
 
 
 def list_runs(

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from outlast.errors import ClaimLost, RunNotFound, StoreCorrupt
+from outlast.errors import NO_SUCH_RUN, ClaimLost, RunNotFound, StoreCorrupt
 from outlast.lineage import Kind
 from outlast.run import Outcome, Status, after, move_of, terminal
 from outlast.stores.sqlite import events, lineage
@@ -56,7 +56,7 @@ def settle(transaction: Transaction, log: str, outcome: Outcome, *, claim: str) 
     """Settle a run whose row cannot be read, and make it readable."""
     row = transaction.execute(FIND_CORRUPT, {"log": log}).fetchone()
     if row is None:
-        raise RunNotFound("There is no such run.")
+        raise RunNotFound(NO_SUCH_RUN)
     lease = row["lease_until"]
     if row["settled_at"] is not None or (isinstance(lease, float) and lease > transaction.now):
         raise ClaimLost("The run has its outcome, or is held.")

@@ -9,7 +9,7 @@ Rules:
 
 from typing import Final
 
-from outlast.errors import RunLive, RunNotFound
+from outlast.errors import NO_SUCH_RUN, RunLive, RunNotFound
 from outlast.stores.base import ABORT_WAIT, Expired
 from outlast.stores.sqlite import vacuum
 from outlast.stores.sqlite.events import PLACE_BITS, SEQ_LIMIT
@@ -36,7 +36,7 @@ def erase(transaction: Transaction, owner: str, id: str) -> int:
     row = transaction.execute("SELECT number, settled_at FROM runs WHERE owner = ? AND id = ?", (owner, id)).fetchone()
     if row is None:
         check_not_gone(transaction, owner, id)
-        raise RunNotFound("There is no such run.")
+        raise RunNotFound(NO_SUCH_RUN)
     if row["settled_at"] is None:
         raise RunLive("Only a run that has ended can be erased: stop it first.")
     if row["settled_at"] > transaction.now - ABORT_WAIT and _is_aborting(transaction, row["number"]):

@@ -13,8 +13,6 @@ WRITE_LEASE: Final = load("write_lease")
 
 LONG_AGO: Final = 3600.0
 """Seconds after which the row of an ended lease is cleared away: until then it may tell why its runs were left."""
-
-
 UNREADABLE_FOR: Final = 60.0
 """Seconds that a lease whose end cannot be read is taken to live: a holder that lives renews it long before."""
 
@@ -47,7 +45,7 @@ def write_lease(
     stalled: bool = False,
     lag: float = 0.0,
 ) -> None:
-    """Write the node's lease, whatever was there before; `workers` is their column."""
+    """Write the node's lease; `workers` is their column. Whether the node drains stays as it was."""
     lease = {"node": node, "boot_id": boot_id, "until": until, "stalled": stalled, "lag": lag, "workers": workers}
     query.execute(WRITE_LEASE, {**lease, "now": query.now})
 

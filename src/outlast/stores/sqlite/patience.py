@@ -25,13 +25,13 @@ def pause(attempt: int) -> float:
     return delay(attempt, base=BASE, cap=CAP, jitter=_jitter())
 
 
-async def patiently(work: Callable[[], T], *, limit: float = BUSY_LIMIT) -> T:
+async def patiently(work: Callable[[], T]) -> T:
     """Return what `work` returns, trying again while the file is locked; it must be harmless to repeat.
 
-    Raises SQLite's errors as ours, `StoreBusy` after `limit` seconds.
+    Raises SQLite's errors as ours, `StoreBusy` after `BUSY_LIMIT` seconds.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + limit
+    deadline = loop.time() + BUSY_LIMIT
     attempt = 0
     while True:
         try:

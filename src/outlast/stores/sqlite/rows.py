@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, assert_never
 
 from outlast import lease
-from outlast.errors import Fenced, RunGone, RunNotFound, StoreCorrupt
+from outlast.errors import NO_SUCH_RUN, Fenced, RunGone, RunNotFound, StoreCorrupt
 from outlast.run import (
     Cancelled,
     Cause,
@@ -74,7 +74,7 @@ def require(query: Query, owner: str, id: str) -> sqlite3.Row:
     row = find(query, owner, id)
     if row is None:
         check_not_gone(query, owner, id)
-        raise RunNotFound("There is no such run.")
+        raise RunNotFound(NO_SUCH_RUN)
     return row
 
 

@@ -121,6 +121,8 @@ class Finding(Contract):
         loaded = await store.runs.load(run.owner, run.id)
         assert loaded.refused_until is not None
         assert before + 30 <= loaded.refused_until <= loaded.now + 30
+        (again,) = await store.runs.load_all([(run.owner, run.id)])
+        assert again.refused_until == loaded.refused_until
         await bench.age(31)
         assert (await store.runs.load(run.owner, run.id)).refused_until is None
 
