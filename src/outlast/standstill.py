@@ -2,18 +2,22 @@
 
 Rules:
 1. `recovery.plan` is the only judge of when a run may be claimed; this file only says what it decided, in words.
-2. A run that a live node drives moves, even when it says nothing; so does one that has its outcome: no sentence.
+2. A run that a live node drives moves, even when it says nothing; so does one that has just become due, and one that
+   has its outcome: no sentence.
 3. Of several reasons the one that a person can do something about is told: a worker that nobody has, a stop.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from outlast import lease
 from outlast.recovery import Cancel, Claim, Exhaust, Leave, RecoveryPolicy, Wait, is_fresh, plan
 from outlast.run import Cause, Run, Status
+
+ON_ITS_WAY: Final = 1.0
+"""Seconds for which a run that is due is no standstill: a node that has room claims it in a fraction of that."""
 
 
 class Reason(StrEnum):
@@ -109,12 +113,15 @@ def _wait(run: Run, policy: RecoveryPolicy, left: float, *, now: float) -> Stand
     return Standstill(reason=Reason.BACKOFF, message=message)
 
 
-def _due(run: Run, cause: Cause | None, *, now: float) -> Standstill:
+def _due(run: Run, cause: Cause | None, *, now: float) -> Standstill | None:
     if cause is not None and run.holder is not None:
         when = "is gone" if run.lease_until is None else f"ended {_ago(now - run.lease_until)}"
         message = f"The lease of the node that drove it {when}: the next node that looks takes it over."
         return Standstill(reason=Reason.LEASE_ENDED, message=message)
-    since = now - max(run.not_before, run.created_at)
+    due_at = run.wake_at if run.status is Status.PARKED else run.not_before
+    since = now - max(due_at or 0.0, run.created_at)
+    if since < ON_ITS_WAY:
+        return None
     message = f"It has been due for {_seconds(since)}: a node claims it as soon as it has room and admits it."
     return Standstill(reason=Reason.WAITING, message=message)
 

@@ -193,6 +193,17 @@ def test_a_run_that_nobody_reads_is_found_and_stopped_from_the_page(page: Page, 
     assert page.is_hidden("#stop")
 
 
+def test_a_question_about_one_run_is_withdrawn_when_another_is_shown(page: Page, address: str) -> None:
+    page.goto(f"{address}#r-wait")
+    page.wait_for_selector("#stop:not([hidden])")
+    page.keyboard.press("s")
+    page.wait_for_selector("#stopping[open]")
+    page.evaluate("location.hash = 'r-tell'")
+    page.wait_for_selector("#stopping:not([open])", state="attached")
+    page.wait_for_function("document.title.startsWith('r-tell')")
+    assert page.evaluate("fetch('runs/r-wait').then(answer => answer.json()).then(run => run.stop_requested)") is False
+
+
 def test_the_timeline_tells_each_claim_in_a_drawing_and_in_words(page: Page, address: str) -> None:
     page.route("**/runs/r-wait/lineage", lambda route: route.fulfill(json=LINEAGE))
     page.goto(f"{address}#r-wait")

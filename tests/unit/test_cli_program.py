@@ -75,7 +75,7 @@ SERVE = ["serve", "sample_program:outlast", "--port", "0"]
         (["demo", "heapq", "--store", "nonsense"], "sqlite:///runs.db"),
         (["start"], "Missing argument 'WORKER'"),
         (["start", "chat", "not json"], "INPUT is not JSON"),
-        (["start", "chat", "--url", "nonsense"], "a url looks like"),
+        (["start", "chat", "--url", "nonsense"], "one looks like http://"),
         (["start", "chat", "--url", "http://127.0.0.1:1"], "does `outlast serve` run there?"),
         (["tail"], "Missing argument 'RUN'"),
         (["tail", "r", "--url", "ftp://x"], "http://"),
@@ -121,6 +121,13 @@ def test_a_usage_mistake_says_where_help_is(capsys: pytest.CaptureFixture[str]) 
     assert sentence(capsys, "tail").endswith("See `outlast tail --help`.")
     assert sentence(capsys, "quux").endswith("See `outlast --help`.")
     assert sentence(capsys, "strat").endswith("did you mean `start`? See `outlast --help`.")
+
+
+def test_nothing_asked_for_is_answered_with_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("Usage: outlast")
+    assert not told.err
 
 
 @pytest.mark.parametrize("name", ["", *MODULES])

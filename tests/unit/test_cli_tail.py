@@ -17,6 +17,7 @@ from tests.peer import Peer, served
 
 LOST = Waiting(trouble=Trouble.UNREACHABLE, seconds=4.0, attempt=3)
 LEAVING = "Ctrl-C leaves, the run goes on"
+URL = "http://127.0.0.1:1"
 
 
 class Watched(Plain):
@@ -47,7 +48,7 @@ def frames(*events: Event) -> bytes:
 
 def test_the_status_line_tells_the_link_the_place_and_the_takeovers_but_no_hand_offs() -> None:
     screen = Watched()
-    view = View(screen, Transcript(screen))
+    view = View(screen, Transcript(screen), URL)
     view.link(Connecting(attempt=1))
     view.link(Live(beat={}))
     view.take(event(1, "text", "a"))
@@ -64,7 +65,7 @@ def test_the_status_line_tells_the_link_the_place_and_the_takeovers_but_no_hand_
 def test_a_wait_is_counted_down() -> None:
     now = [100.0]
     screen = Watched()
-    view = View(screen, Transcript(screen))
+    view = View(screen, Transcript(screen), URL)
     view.clock = lambda: now[0]
     view.link(LOST)
     for now[0] in (101.0, 102.2, 110.0):
@@ -76,11 +77,11 @@ def test_a_wait_is_counted_down() -> None:
 
 def test_a_lost_connection_and_its_return_are_told_to_those_without_a_status_line() -> None:
     screen = Watched()
-    view = View(screen, Transcript(screen))
+    view = View(screen, Transcript(screen), URL)
     for state in (Connecting(attempt=1), Live(beat={}), LOST, Connecting(attempt=3), Live(beat={}), Live(beat={})):
         view.link(state)
     assert screen.errors.getvalue().splitlines() == [
-        "outlast: the server cannot be reached, next try in 4 s (attempt 3)",
+        f"outlast: the server cannot be reached, next try in 4 s (attempt 3) ({URL})",
         "outlast: connected again",
     ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from outlast.recovery import Claim, Leave, RecoveryPolicy, plan
 from outlast.run import Cause, Completed, RecoveryBudget, Run, Status, StopIntent
-from outlast.standstill import Reason, explain
+from outlast.standstill import ON_ITS_WAY, Reason, explain
 
 NOW = 1000.0
 POLICY = RecoveryPolicy()
@@ -24,6 +24,7 @@ SPENT = RecoveryBudget(takeovers=5, last_takeover_at=999.0, life=5)
     ("run", "reason", "part"),
     [
         (QUEUED, Reason.WAITING, "due for 10 s"),
+        (replace(QUEUED, not_before=NOW - ON_ITS_WAY), Reason.WAITING, "due for 1 s"),
         (replace(QUEUED, not_before=1002.5), Reason.BACKOFF, "in 2.5 s"),
         (ACTIVE, Reason.LEASE_ENDED, "ended 10 s ago"),
         (replace(ACTIVE, lease_until=None), Reason.LEASE_ENDED, "is gone"),
@@ -67,6 +68,7 @@ def test_a_refusal_holds_a_due_run_back_and_is_told_until_its_cool_down_is_over(
 
 def test_a_run_that_moves_or_is_finished_says_nothing() -> None:
     assert explain(replace(ACTIVE, lease_until=1010.0), POLICY, now=NOW) is None
+    assert explain(replace(QUEUED, not_before=NOW - ON_ITS_WAY + 0.01), POLICY, now=NOW) is None
     settled = replace(QUEUED, status=Status.COMPLETED, outcome=Completed(), settled_at=999.0, worker="unknown")
     assert explain(settled, POLICY, now=NOW, workers=()) is None
 

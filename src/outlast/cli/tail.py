@@ -46,7 +46,7 @@ def tail(run: str, url: str, token: str | None, after: str, *, as_json: bool) ->
 def watch(run: str, *, url: str, token: str | None, after: str = "", as_json: bool = False) -> int:
     """Show a run until it ends and return the exit code. Raises what `follow` raises."""
     screen = screen_for(sys.stdout, sys.stderr)
-    view = View(screen, Listing(screen) if as_json else Transcript(screen))
+    view = View(screen, Listing(screen) if as_json else Transcript(screen), url)
     try:
         asyncio.run(_watch(view, run, url=url, token=token, after=after))
     finally:
@@ -81,11 +81,12 @@ async def _tick(view: "View") -> None:
 class View:
     """What is shown of a run: what it said, and below it how things stand."""
 
-    def __init__(self, screen: Screen, telling: Telling) -> None:
+    def __init__(self, screen: Screen, telling: Telling, url: str) -> None:
         self.clock: Callable[[], float] = float
         self.outcome: str | None = None
         self._screen = screen
         self._telling = telling
+        self._url = url
         self._state: LinkState = Connecting(attempt=1)
         self._since = 0.0
         self._was_lost = False
@@ -104,7 +105,8 @@ class View:
     def link(self, state: LinkState) -> None:
         """Take in what has become of the connection."""
         if isinstance(state, Waiting):
-            self._screen.notice(f"outlast: {link_sentence(state, left=state.seconds)}")
+            where = "" if self._was_lost else f" ({self._url})"  # once: the address may be the mistake
+            self._screen.notice(f"outlast: {link_sentence(state, left=state.seconds)}{where}")
         elif isinstance(state, Live) and self._was_lost:
             self._screen.notice("outlast: connected again")
         self._was_lost = isinstance(state, Waiting) or (self._was_lost and not isinstance(state, Live))

@@ -24,6 +24,8 @@ NOT_STARTED: Final = (
 )
 """What to do about the most common mistake of all."""
 
+TOLD: Final = 12
+"""Names of workers told to whoever asked for another: as many as one line holds."""
 _ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 
@@ -84,7 +86,8 @@ class Intake:
             if name is not None:
                 _check_id(name)
         if worker not in self.workers:
-            raise UnknownWorker("No worker of this name is registered here; GET /healthz lists those that are.")
+            there = ", ".join(sorted(self.workers)[:TOLD]) or "none"
+            raise UnknownWorker(f"No worker of this name is registered here; there are: {there}.")
         new = NewRun(
             owner=owner,
             id=id or self._conditions.mint(),

@@ -96,6 +96,7 @@ function decoded(hash) {
 function choose() {
   const id = decoded(location.hash.slice(1));
   if (id === list.chosen && view) return;
+  $("stopping").close(""); // it asked about the run that was on show
   view?.close();
   list.chosen = id;
   view = id ? new View(id, (run) => list.take(run)) : null;
