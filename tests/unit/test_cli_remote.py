@@ -113,7 +113,7 @@ def test_an_impossible_url_is_refused(url: str) -> None:
         remote.status("x")
 
 
-def test_a_token_that_cannot_be_sent_is_refused() -> None:
-    refused = pytest.raises(InputInvalid, match="The token")
-    with served(Peer((200, {}))) as peer, remote_of(peer, "a\nb") as remote, refused:
-        remote.status("x")
+@pytest.mark.parametrize("token", ["a\nb", "a\x00", "schlüssel"])
+def test_a_token_that_cannot_be_sent_is_refused_before_anything_is_asked(token: str) -> None:
+    with pytest.raises(InputInvalid, match="The token"):
+        Remote("http://127.0.0.1:1", token)

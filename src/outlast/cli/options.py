@@ -5,6 +5,7 @@ from typing import Final
 import click
 
 from outlast.client.link import Headers
+from outlast.errors import InputInvalid
 
 URL: Final = "http://127.0.0.1:8400"
 """Where `outlast serve` and `outlast demo` answer unless told otherwise."""
@@ -28,5 +29,7 @@ token = click.option(
 
 
 def headers(token: str | None) -> Headers:
-    """Return what a request carries to say who asks."""
+    """Return what a request carries to say who asks. Raises `InputInvalid` for a token that no header can carry."""
+    if token and not (token.isascii() and token.isprintable()):
+        raise InputInvalid("The token cannot be sent: it holds characters that no header may hold.")
     return {"authorization": f"Bearer {token}"} if token else {}

@@ -113,8 +113,6 @@ class Remote:
                 response = self._client.request(method, self._url + path, content=content, headers=_JSON)
             except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
                 raise InputInvalid(f"The url cannot be used; one looks like {options.URL}.") from error
-            except httpx2.LocalProtocolError as error:
-                raise InputInvalid("The token cannot be sent: it holds what no header may.") from error
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 if attempt == 1:
                     raise Unanswered(f"Nothing answers at {self._url}: does `outlast serve` run there?") from error
