@@ -147,6 +147,7 @@ async def test_a_tail_goes_on_across_kill_9_and_prints_exactly_the_log(folder: P
 
 
 @pytest.mark.behaviour("A3")
+@pytest.mark.case(75)
 async def test_a_start_cut_off_before_its_answer_is_asked_again_and_is_one_run_and_one_call(folder: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
     store = {"OUTLAST_STORE": f"sqlite:///{folder}/runs.db"}

@@ -56,6 +56,7 @@ async def test_a_start_that_was_answered_survives_kill_9_and_goes_on_in_the_next
 
 
 @pytest.mark.behaviour("B6", "B8", "O3")
+@pytest.mark.case(79, 81, 115)
 async def test_a_run_that_takes_its_process_down_every_time_ends_after_six_calls(servers: House) -> None:
     server = await servers.serve()
     run = await start(server, "mortal")
@@ -103,6 +104,7 @@ async def test_a_stopped_process_that_wakes_after_five_leases_writes_nothing_and
 
 
 @pytest.mark.behaviour("H16")
+@pytest.mark.case(37)
 async def test_a_worker_that_blocks_the_event_loop_for_three_leases_keeps_its_run(servers: House) -> None:
     one, other = await servers.serve(), await servers.serve()
     run = await start(one, "blocking")
@@ -114,6 +116,7 @@ async def test_a_worker_that_blocks_the_event_loop_for_three_leases_keeps_its_ru
 
 
 @pytest.mark.behaviour("S1", "S2", "S3")
+@pytest.mark.case(29)
 async def test_a_stop_at_one_server_ends_the_run_that_another_drives(servers: House) -> None:
     one = await servers.serve()
     run = await start(one, "endless")

@@ -423,6 +423,7 @@ async def test_a_controller_that_was_overtaken_in_any_operation_goes_away_in_sil
 
 
 @pytest.mark.behaviour("H9", "H18")
+@pytest.mark.case(35)
 async def test_a_store_outage_of_thirty_seconds_pauses_the_controller_and_costs_nothing() -> None:
     worker = playing([Chatter(0.5)])
     async with Cluster({"chat": worker}, recovery=RecoveryPolicy()) as cluster:

@@ -66,6 +66,7 @@ async def test_a_worker_that_ends_early_because_its_node_closes_has_not_complete
 
 @pytest.mark.behaviour("H13", "L4")
 @pytest.mark.parametrize("afterwards", ["returns", "raises", "goes on"])
+@pytest.mark.case(65)
 async def test_a_worker_that_does_not_care_about_the_limit_of_its_log_still_fails_by_it(afterwards: str) -> None:
     async def careless(run: ActiveRun) -> str:
         await run.say("fits")

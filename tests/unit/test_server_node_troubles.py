@@ -328,6 +328,7 @@ async def test_an_append_that_raced_the_claim_of_another_reaches_nobody() -> Non
 
 @pytest.mark.behaviour("H8", "H9")
 @pytest.mark.parametrize("fault", [LateAnswer(4.0), ErrorAfter(StoreUnavailable("away"))])
+@pytest.mark.case(103)
 async def test_renewals_whose_answers_are_late_or_lost_cost_nothing_while_appends_are_accepted(fault: Any) -> None:
     async with Cluster({"chat": working()}) as cluster:
         holder, _ = await held_by_one_of_two(cluster)

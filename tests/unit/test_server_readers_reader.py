@@ -266,6 +266,7 @@ async def test_envelopes_are_the_events_of_a_page_live_and_late() -> None:
 
 
 @pytest.mark.behaviour("F2")
+@pytest.mark.case(23, 151)
 async def test_nothing_is_seen_that_is_not_stored() -> None:
     async with staged() as stage, site(stage) as here:
         run = await stage.active()

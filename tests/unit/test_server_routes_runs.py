@@ -330,6 +330,7 @@ async def test_a_stop_says_what_is_true_now() -> None:
 
 @pytest.mark.behaviour("S3")
 @pytest.mark.parametrize("outcome", [Completed(), Failed(code=FailureCode.WORKER_ERROR, message="It raised.")])
+@pytest.mark.case(57)
 async def test_a_late_stop_is_told_the_outcome_that_was_there_before(outcome: Completed | Failed) -> None:
     async with staged() as stage, site(stage) as here:
         await stage.settle(await stage.active(), outcome)
@@ -416,6 +417,7 @@ CALLS = [
 
 
 @pytest.mark.behaviour("L9", "A4")
+@pytest.mark.case(31)
 async def test_whoever_asks_for_an_erased_run_is_told_that_it_is_gone_and_nothing_starts_again() -> None:
     async with staged() as stage, site(stage) as here:
         assert (await here.client.post("/runs", json=START)).status_code == 201

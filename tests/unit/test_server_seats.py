@@ -44,6 +44,7 @@ def test_where_nobody_is_asked_who_they_are_only_the_nodes_number_holds() -> Non
 
 @pytest.mark.attack("Z10")
 @pytest.mark.parametrize("tails", [500, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.case(51)
 async def test_of_thousands_of_tails_of_one_user_those_over_the_cap_are_sent_away_and_none_that_sits_is_evicted(
     tails: int,
 ) -> None:

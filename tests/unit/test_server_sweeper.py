@@ -55,6 +55,7 @@ async def forsake(stage: Stage) -> None:
 
 
 @pytest.mark.behaviour("O2")
+@pytest.mark.case(107)
 async def test_a_run_whose_worker_was_taken_out_of_the_code_is_settled_with_one_terminal_and_an_abort() -> None:
     facts: list[Fact] = []
     async with staged() as stage:

@@ -154,6 +154,7 @@ asyncio.run(main())
 
 
 @pytest.mark.behaviour("L9")
+@pytest.mark.case(3)
 async def test_an_ended_run_is_readable_to_the_last_though_its_process_was_killed(tmp_path: Path) -> None:
     """Case: a client that came back right after the end got nothing."""
     with program(PRODUCER, tmp_path / "x.db") as process:

@@ -35,6 +35,7 @@ async def fill(store: SQLiteStore, id: str, megabytes: int) -> None:
 
 
 @pytest.mark.behaviour("L9")
+@pytest.mark.case(149)
 async def test_a_file_shrinks_to_what_is_in_it(tmp_path: Path) -> None:
     """Case: an event table that took the disk, and deleted rows that never gave it back."""
     path, clock = tmp_path / "x.db", HandClock()

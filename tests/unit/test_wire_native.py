@@ -106,6 +106,7 @@ def test_a_page_without_events_and_with_a_gap() -> None:
 
 @pytest.mark.behaviour("L6", "F1")
 @pytest.mark.parametrize("event", AWKWARD, ids=range(len(AWKWARD)))
+@pytest.mark.case(125)
 def test_an_event_crosses_as_a_frame_byte_for_byte(event: Event) -> None:
     (message,) = parsed(native.event_frame(stored(event, 42)))
     received = native.stored_from_frame(message)

@@ -167,6 +167,7 @@ class Expiring(Contract):
     # ---- expiring ----
 
     @pytest.mark.behaviour("L9")
+    @pytest.mark.case(3)
     async def test_an_ended_run_is_whole_for_its_retention_and_then_gone(self, store: Store, bench: Workbench) -> None:
         run = await _ended(store)
         await bench.age(FINISHED - 5)
