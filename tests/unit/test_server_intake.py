@@ -198,3 +198,8 @@ async def test_another_owners_run_is_not_found_like_one_that_never_was(store: SQ
         with pytest.raises(RunNotFound):
             await opened.load(owner=owner, id=id)
     assert await opened.list(owner="eve") == []
+
+
+async def test_who_asks_for_a_worker_that_is_not_there_is_told_which_are(store: SQLiteStore) -> None:
+    with pytest.raises(UnknownWorker, match="there are: chat"):
+        await intake(store).start(owner="", worker="chta", input=1)

@@ -199,16 +199,17 @@ async def test_a_cursor_at_the_end_of_an_ended_run_is_a_204_that_stops_an_events
             ]
 
 
+async def away(_call: str) -> None:
+    """Answer for a store that does not."""
+    raise StoreUnavailable("away")
+
+
 @pytest.mark.behaviour("F9")
 @pytest.mark.parametrize("port", ["runs", "logs"])
 async def test_a_store_in_trouble_is_a_stream_that_says_to_come_again(port: str) -> None:
     async with staged() as stage:
         handled = Handled(stage.store)
-
-        async def fail(_call: str) -> None:
-            raise StoreUnavailable("away")
-
-        getattr(handled, port).before = fail
+        getattr(handled, port).before = away
         async with site(stage, handled=handled) as here:
             await stage.start()
             async with here.stream("/runs/r1/events") as stream:
@@ -224,11 +225,7 @@ async def test_a_store_in_trouble_is_a_stream_that_says_to_come_again(port: str)
 async def test_an_outage_is_told_once_whatever_is_asked_for_in_it(port: str) -> None:
     async with staged() as stage:
         handled = Handled(stage.store)
-
-        async def fail(_call: str) -> None:
-            raise StoreUnavailable("away")
-
-        getattr(handled, port).before = fail
+        getattr(handled, port).before = away
         async with site(stage, handled=handled) as here:
             await stage.start()
             for _ in range(3):

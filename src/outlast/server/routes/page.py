@@ -38,8 +38,8 @@ HEADERS: Final[Mapping[str, str]] = {
 class Page:
     """Answers `GET /` and one path per file of `folder`, all read when this is made."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or WEB
+    def __init__(self, folder: Path = WEB) -> None:
+        self._folder = folder
 
     def doors(self) -> list[Door]:
         """Return the doors of this part."""
