@@ -225,6 +225,26 @@ async def test_clients_that_read_nothing_cost_little_and_hold_nobody_else_up() -
             await stalling(stage, here, port, cycles)
 
 
+@pytest.mark.behaviour("F13")
+@pytest.mark.case(49)
+async def test_a_client_that_reads_nothing_and_says_nothing_is_left_alone_while_there_is_little_to_send() -> None:
+    async with staged() as stage, site(stage, heartbeat=0.01) as here, served(here.app) as port:
+        run = await stage.active()
+        async with connected(port, get("/runs/r1/events")) as (reader, _), streaming(port, "/runs/r1/events") as stream:
+            for number in range(9):  # as in a minute and a half, with heartbeats ten seconds apart
+                await stream.until("outlast.heartbeat")
+                await stage.say(run, str(number))
+                await stream.until("text")
+            assert here.hub.readers == 2
+            await stage.settle(run)
+            body = b""
+            while b"outlast.end" not in body:
+                body += await reader.read(SMALL)
+            assert b"event: outlast.drain" not in body
+            assert [body.count(b'data: "%d"' % number) for number in range(9)] == [1] * 9
+        await until(lambda: here.hub.readers == 0)
+
+
 async def stalling(stage: Stage, here: Site, port: int, cycles: list[Any]) -> None:
     """Let two clients take nothing, and one take all, of a megabyte; see what waits for those who take nothing."""
     run = await stage.active()

@@ -422,6 +422,38 @@ async def test_a_controller_that_was_overtaken_in_any_operation_goes_away_in_sil
     assert len([fact for fact in zombie.facts if isinstance(fact, ControllerStoodDown)]) == 1
 
 
+@pytest.mark.behaviour("H10", "H11")
+@pytest.mark.case(77)
+@pytest.mark.parametrize("operation", ["claim", "fence", "head", "charge", "append", "settle", "release"])
+async def test_what_was_about_to_be_written_before_a_takeover_leaves_the_run_to_its_new_holder(operation: str) -> None:
+    """The first node stands still between what it has read and what it writes of it, and goes on in the next call."""
+    slow = [Say("two"), Work(120), Return(2)]
+    first = [Say("one"), Raise(MemoryError())] if operation == "release" else [Say("one"), Return(1)]
+    worker = ScriptedWorker(lambda call: slow if call.process == "b" else first)
+    gate = Gate()
+    async with Cluster({"chat": worker}) as cluster:
+        zombie = await cluster.join("a", faults=script(**{operation: gate}))
+        await cluster.start("chat", "r1")
+        await gate.entered.wait()
+        zombie.process.pause()
+        successor = await cluster.join("b")
+        held = await cluster.until("r1", lambda row: row.holder == successor.node.id, within=60)
+        await asyncio.sleep(5)
+        zombie.process.resume()
+        gate.open()
+        await asyncio.sleep(60)
+        row = await cluster.row("r1")
+        lease = {node.id: node.until for node in await cluster.store.runs.nodes()}[successor.node.id]
+        assert (row.holder, row.token, row.outcome) == (successor.node.id, held.token, None)
+        assert lease > await cluster.store.runs.now()
+        row = await cluster.outcome("r1", within=120)
+        check(await cluster.finish())
+    assert row.outcome == Completed(result=b"2")
+    assert [type(fact) for fact in zombie.facts if isinstance(fact, RunSettled | RunReleased)] == []
+    superseded = [fact for fact in zombie.facts if isinstance(fact, ControllerStoodDown)]
+    assert len(superseded) == (operation != "claim"), "who never held it has nothing to lose"
+
+
 @pytest.mark.behaviour("H9", "H18")
 @pytest.mark.case(35)
 async def test_a_store_outage_of_thirty_seconds_pauses_the_controller_and_costs_nothing() -> None:

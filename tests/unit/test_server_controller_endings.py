@@ -3,13 +3,15 @@
 import asyncio
 import gc
 import logging
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
 
-from outlast.errors import LogRefused
+from outlast.errors import LogRefused, Retry
 from outlast.facts import ControllerStoodDown, RunReleased, StoreTroubled
+from outlast.log.cursor import Cursor
 from outlast.log.event import Event
 from outlast.log.limits import LogLimits
 from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Run, Status, Token
@@ -20,6 +22,7 @@ from outlast.testing.invariants import check
 from outlast.testing.worker import Deaf, Hang, Raise, Return, Say, ScriptedWorker
 from outlast.workers.base import ActiveRun
 from outlast.workers.function import Function, FunctionWorker
+from tests.stage import Wire
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -55,6 +58,128 @@ async def test_a_worker_that_ends_early_because_it_was_stopped_has_not_completed
     row, types = await ended_by(obedient, "stop")
     assert row.outcome == Cancelled(reason="enough")
     assert types == ["run.started", "text", "run.cancelled"]
+
+
+STEP = 0.2
+"""Seconds that a source takes for one piece."""
+
+
+class Source:
+    """What a worker draws its words from, piece by piece, and what became of it."""
+
+    def __init__(self) -> None:
+        self.pulls = 0
+        self.closed_at: float | None = None
+
+    async def __call__(self) -> AsyncIterator[str]:
+        try:
+            for number in range(1000):
+                self.pulls += 1
+                await asyncio.sleep(STEP)
+                yield f"{number} "
+        finally:
+            self.closed_at = asyncio.get_running_loop().time()
+
+
+@pytest.mark.behaviour("S2", "S6")
+@pytest.mark.case(55)
+@pytest.mark.parametrize("busy", [0.0, 10.0], ids=["between two pieces", "busy with one"])
+async def test_a_stop_closes_the_generator_keeps_what_it_said_and_draws_no_more_of_its_source(busy: float) -> None:
+    source = Source()
+
+    async def relay(run: ActiveRun) -> AsyncIterator[str]:
+        async with aclosing(source()) as pieces:
+            async for piece in pieces:
+                yield piece
+                await asyncio.sleep(busy)
+
+    async with Cluster({"chat": FunctionWorker(relay)}) as cluster:
+        await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        await cluster.until("r1", lambda row: row.budget.calls == 1, within=5)
+        await asyncio.sleep(5 * STEP + 0.12)
+        pulls, stopped_at = source.pulls, asyncio.get_running_loop().time()
+        await cluster.intake.stop(owner="", id="r1", reason="enough")
+        row = await cluster.outcome("r1", within=2)
+        log = [(stored.event.type, stored.event.data) for stored in await cluster.log(run)]
+        await asyncio.sleep(60)
+        assert [(stored.event.type, stored.event.data) for stored in await cluster.log(run)] == log
+    said = [data for type, data in log if type == "text"]
+    assert row.outcome == Cancelled(reason="enough")
+    assert log[0][0] == "run.started"
+    assert log[-1] == ("run.cancelled", {"reason": "enough"})
+    assert said == [f"{number} " for number in range(pulls - (not busy))]
+    assert len(said) == len(log) - 2 >= 1
+    assert source.pulls <= pulls + 1
+    assert source.closed_at is not None
+    assert source.closed_at - stopped_at <= 1
+
+
+class Agent:
+    """Streams from a model while a tool is at work that is not to be cut off; the model may hang up meanwhile."""
+
+    def __init__(self, *, hangs_up: bool, asks_again: bool) -> None:
+        self.tool_began = asyncio.Event()
+        self.tool_ended: str | None = None
+        self.hangs_up = hangs_up
+        self.asks_again = asks_again
+
+    async def __call__(self, run: ActiveRun) -> str:
+        if self.tool_ended is not None:
+            return "from another call"
+        using = asyncio.create_task(self.tool())
+        try:
+            with suppress(ConnectionResetError):
+                async for token in self.model():
+                    await run.emit(token)
+            await run.emit(Event("tool.result", await using))
+        finally:
+            using.cancel()
+        if self.asks_again:
+            raise Retry("the model is gone")
+        return "done"
+
+    async def tool(self) -> str:
+        self.tool_began.set()
+        self.tool_ended = "cut off"
+        await asyncio.sleep(30)
+        self.tool_ended = "whole"
+        return "the file is written"
+
+    async def model(self) -> AsyncIterator[str]:
+        yield "I write it down. "
+        await self.tool_began.wait()
+        if self.hangs_up:
+            raise ConnectionResetError
+        yield "Wait. "
+
+
+@pytest.mark.behaviour("F11", "W5")
+@pytest.mark.case(95)
+@pytest.mark.parametrize("lost", ["readers", "model", "model, and it asks for another call", "run"])
+async def test_of_readers_model_and_run_only_the_loss_of_the_run_cuts_a_tool_off(lost: str) -> None:
+    agent = Agent(hangs_up=lost.startswith("model"), asks_again=lost.endswith("call"))
+    async with Cluster({"chat": FunctionWorker(agent)}) as cluster:
+        member = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        wires = [Wire() for _ in range(3)]
+        readers = [member.response(run, Cursor(0, None))({"type": "http"}, wire.receive, wire.send) for wire in wires]
+        reading = asyncio.gather(*readers)
+        await agent.tool_began.wait()
+        await asyncio.sleep(1)
+        assert member.hub.readers == len(wires)
+        for wire in wires if lost == "readers" else ():
+            wire.left.set()
+        if lost == "run":
+            await cluster.intake.stop(owner="", id="r1")
+        row = await cluster.outcome("r1", within=60)
+        await reading
+        results = [stored.event.data for stored in await cluster.log(run) if stored.event.type == "tool.result"]
+    kept = lost != "run"
+    assert agent.tool_ended == ("whole" if kept else "cut off")
+    assert results == ["the file is written"] * kept
+    assert row.status is (Status.COMPLETED if kept else Status.CANCELLED)
+    assert (row.budget.life, row.budget.calls) == (0, 2 if agent.asks_again else 1)
 
 
 @pytest.mark.behaviour("H14")

@@ -2,18 +2,22 @@
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from outlast.errors import StoreUnavailable, ThreadBusy
 from outlast.facts import ControllerStoodDown, NodeStarted, NodeStopped, RunClaimed, RunReleased
 from outlast.lease import LeasePolicy
-from outlast.run import Cause, Run, Status
+from outlast.log.cursor import Cursor
+from outlast.run import Cause, Completed, Run, Status
 from outlast.server.node import LOOK_EVERY, STARTS_AT_ONCE
 from outlast.testing.cluster import Cluster
 from outlast.testing.faults import ErrorBefore, Gate, Script
 from outlast.testing.invariants import check
 from outlast.testing.worker import Chatter, Deaf, Die, Emit, Hang, Raise, Return, Say, ScriptedWorker, Work
+from tests.stage import Wire, events
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -54,6 +58,49 @@ async def test_a_live_controller_is_never_taken_over_however_many_read() -> None
         check(await cluster.finish())
     assert (row.epoch, row.budget.life, row.budget.calls, len(worker.calls)) == (1, 0, 1, 1)
     assert len(claims(*(member.facts for member in members))) == 1
+
+
+class Timed(Wire):
+    """A client that knows when it was sent something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    async def send(self, message: Any) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+        await super().send(message)
+
+
+PROXY = 30.0
+"""Seconds of silence that proxies between a server and its readers bear at the least."""
+
+
+@pytest.mark.behaviour("A4", "F5", "F10")
+@pytest.mark.case(17)
+async def test_a_run_that_everybody_left_goes_on_to_its_end_and_is_told_whole_to_who_comes_back() -> None:
+    worker = ScriptedWorker(lambda _call: [Emit("before"), Work(600), Emit("after"), Return(1)])
+    async with Cluster({"chat": worker}) as cluster:
+        member = await cluster.join("a")
+        run = await cluster.start("chat", "r1")
+        wires = [Timed() for _ in range(3)]
+        readers = [member.response(run, Cursor(0, None))({"type": "http"}, wire.receive, wire.send) for wire in wires]
+        reading = asyncio.gather(*readers)
+        await asyncio.sleep(300)  # the worker is silent, the stream is not
+        for wire in wires:
+            assert max(later - earlier for earlier, later in pairwise(wire.times)) < PROXY
+            wire.left.set()
+        await reading
+        assert member.hub.readers == 0
+        row = await cluster.outcome("r1", within=600)
+        late = Wire()
+        await member.response(run, Cursor(0, None))({"type": "http"}, late.receive, late.send)
+        log = [(stored.cursor, stored.event) for stored in await cluster.log(run)]
+        check(await cluster.finish())
+    assert (row.outcome, row.epoch, len(worker.calls)) == (Completed(result=b"1"), 1, 1)
+    assert [event.type for _, event in log] == ["run.started", "text", "text", "run.completed"]
+    assert events(late.messages) == log
+    assert late.complete
 
 
 class Asked:

@@ -23,6 +23,7 @@ from outlast.server.readers.snapshot import Snapshots
 from outlast.server.readers.view import WHOLE, View
 from outlast.server.routes.events import Events
 from outlast.server.seats import Seats
+from outlast.stores.base import LogStore
 from outlast.wire import native
 from outlast.wire.sse import Message
 from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged
@@ -350,18 +351,18 @@ async def stream(reader: Reader, seed: int) -> Taken:
     return events(wire.messages)
 
 
-async def tapped(here: Site, logs: Logs, run: Run, place: Place, view: View) -> Taken:
+async def tapped(here: Site, logs: LogStore, run: Run, place: Place, view: View) -> Taken:
     """Take a log in this process's own code."""
     flow = here.hub.tap(run, place, view=view).flow(Snapshots(logs))
     return [(each.cursor, each.event) async for each in flow if isinstance(each, StoredEvent)]
 
 
-async def paged(here: Site, logs: Logs, run: Run, after: Cursor, view: View) -> Taken:
+async def paged(here: Site, logs: LogStore, run: Run, after: Cursor, view: View, *, limit: int = 3) -> Taken:
     """Take a log by pages that wait."""
     doors, seats, found, ended = Events(here.stage.intake, logs, here.hub), Seats(), Taken(), False
     types = {} if view.types is None else {"types": ",".join(view.types)}
     while not ended:
-        query = urlencode({"wait": 60, "limit": 3, "after": str(after), **types}).encode()
+        query = urlencode({"wait": 60, "limit": limit, "after": str(after), **types}).encode()
         scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": query}
         answer: Any = await seats.seat(
             await doors.tell(Request(scope, Wire().receive), owner="", id=run.id, snapshot=""), owner=""
@@ -473,6 +474,32 @@ async def test_a_reader_that_fell_behind_the_ring_goes_on_from_the_log() -> None
             wire.room.set()
             await turns(500)
             assert events(wire.messages) == await everything(stage, run)
+
+
+@pytest.mark.behaviour("F3")
+@pytest.mark.case(109)
+async def test_a_cursor_from_before_the_ring_gets_everything_from_the_log_and_no_gap_at_any_door() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        live = Wire()
+        async with reading(here, run, live):
+            for _ in range(ring.LIMIT // 4096 // 50 + 11):
+                await stage.say(run, *(str(number % 10) * 4096 for number in range(50)))
+                await turns(20)
+            kept = here.hub._feed(run, (await locate(stage.store.logs, run.log, Cursor(0, None))).head).ring
+            assert kept.base > 505
+            log = await everything(stage, run)
+            assert kept.tail == len(log)
+            old = log[4][0]
+            async with here.stream("/runs/r1/events", headers={"last-event-id": str(old)}) as stream:
+                told = await stream.until("outlast.caught-up")
+                assert "outlast.gap" not in names(told)
+                assert events(told) == log[5:]
+            await stage.settle(run)
+            log = await everything(stage, run)
+            assert await paged(here, stage.store.logs, run, old, WHOLE, limit=500) == log[5:]
+            place = await locate(stage.store.logs, run.log, old)
+            assert await tapped(here, stage.store.logs, run, place, WHOLE) == log[5:]
 
 
 async def test_a_client_that_takes_all_at_once_does_not_keep_the_loop_to_itself() -> None:
@@ -677,6 +704,26 @@ async def test_two_hundred_readers_that_come_and_go_leave_nothing() -> None:
                     await turns(dice.randrange(5))
             assert here.hub.readers == 0
         assert here.hub.feeds == 0
+
+
+@pytest.mark.behaviour("F13")
+@pytest.mark.case(49)
+async def test_a_client_that_never_says_a_word_stays_for_as_long_as_its_sends_return() -> None:
+    """What it does not read lies in the kernel's buffers; nobody asks it for a sign of life."""
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        wire = Wire()
+        async with reading(here, run, wire):
+            for number in range(9):
+                await asyncio.sleep(2 * SEND_WITHIN)
+                await stage.say(run, str(number))
+            await turns()
+            assert here.hub.readers == 1
+            assert events(wire.messages) == await everything(stage, run)
+            wire.room = asyncio.Event()  # from now on the buffers are full
+            await stage.say(run, "more than fits")
+            await asyncio.sleep(2 * SEND_WITHIN)
+            assert here.hub.readers == 0
 
 
 @pytest.mark.behaviour("F13")
