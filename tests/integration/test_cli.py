@@ -112,6 +112,25 @@ async def test_a_run_is_started_read_shown_and_stopped_from_a_shell(folder: Path
         assert await said(folder, "stop", "e", *url) == "it had ended before: stopped: enough\n"
 
 
+async def test_an_ended_run_is_erased_once_it_is_meant_and_a_live_one_never(folder: Path) -> None:
+    url = ["--url", f"http://127.0.0.1:{(port := free_port())}"]
+    async with serving(folder, port) as server:
+        await said(folder, "start", "chat", '"hello"', "--id", "ended", "--follow", *url)
+        async with outlast(folder, "erase", "ended", *url, stdin=asyncio.subprocess.DEVNULL) as program:
+            assert await program.end() == 2
+        assert "--yes" in program.errors
+        assert await said(folder, "erase", "ended", "--yes", *url) == "deleted\n"
+        assert await said(folder, "erase", "ended", "--yes", *url) == "gone already\n"
+        await start(server, "endless", id="live")
+        async with outlast(folder, "erase", "live", "--yes", *url) as program:
+            assert await program.end() == 2
+        assert "stop it first" in program.errors
+        async with httpx2.AsyncClient() as client:
+            for path in ("runs/ended", "runs/ended/events", "runs/live"):
+                answer = await client.get(f"{url[1]}/{path}")
+                assert answer.status_code == (200 if path == "runs/live" else 410)
+
+
 @pytest.mark.behaviour("R8")
 async def test_a_run_that_is_not_there_is_refused_and_not_waited_for(folder: Path) -> None:
     port = free_port()

@@ -174,12 +174,30 @@ def test_a_run_that_has_not_ended_is_kept(capsys: pytest.CaptureFixture[str]) ->
     assert "has not ended" in capsys.readouterr().err
 
 
+class Keyboard(io.StringIO):
+    """What a person types at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize(("typed", "code", "asked"), [("y\n", 0, 2), ("n\n", 130, 1), ("", 130, 1)])
 def test_a_deletion_is_asked_about_first(
     typed: str, code: int, asked: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    monkeypatch.setattr("sys.stdin", Keyboard(typed))
     with served(Peer((200, STATUS), (204, b""))) as peer:
         assert run(["erase", "r1", "--url", peer.url]) == code
     assert "r1 (active): delete it?" in capsys.readouterr().err
     assert len(peer.asked) == asked
+
+
+@pytest.mark.parametrize("piped", ["", "y\n"])
+def test_where_no_person_can_be_asked_a_deletion_is_refused_until_it_is_said_outright(
+    piped: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    with served(Peer((200, STATUS), (204, b""))) as peer:
+        assert run(["erase", "r1", "--url", peer.url]) == 2
+    assert "say --yes." in capsys.readouterr().err
+    assert not peer.asked

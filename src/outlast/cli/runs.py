@@ -23,6 +23,7 @@ EXAMPLES: Final = (
 )
 """The first character tells click to leave the lines as they are."""
 
+UNASKED: Final = "What is deleted is gone for good, and nobody is here to be asked: say --yes."
 UNKNOWN: Final = "no run has this id yet: the stop is remembered for ten minutes, and stops one that is started by then"
 
 
@@ -102,7 +103,10 @@ def erase(run: str, url: str, token: str | None, *, yes: bool) -> int:
     """Delete RUN, which has ended, and all that it said.
 
     Nothing of it can be read again. Its id is kept as gone for thirty days, so that whoever asks for it is told so.
+    A person at a terminal is asked first; a script says `--yes`.
     """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError(UNASKED)
     with Remote(url, token) as remote:
         if not yes:
             status = remote.status(run)["status"]
