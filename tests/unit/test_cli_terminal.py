@@ -1,8 +1,10 @@
 """What a person sees of what is written to a terminal."""
 
 import io
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -208,6 +210,37 @@ def test_a_plain_stream_hears_of_changes_beside_the_text() -> None:
     plain.notice("lost")
     plain.close()
     assert (stream.getvalue(), errors.getvalue()) == ("", "lost\n")
+
+
+class Shown(io.StringIO):
+    """Standard error on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("kind", "told"), [(io.StringIO, "lost\n"), (Shown, "\nlost\n")])
+def test_text_that_is_kept_elsewhere_is_not_broken_by_a_notice(kind: type[io.StringIO], told: str) -> None:
+    stream, errors = io.StringIO(), kind()
+    plain = Plain(stream, errors)
+    plain.text("one ")
+    plain.notice("lost")
+    plain.text("line")
+    plain.close()
+    assert (stream.getvalue(), errors.getvalue()) == ("one line\n", told)
+
+
+def test_a_notice_that_lands_among_the_text_has_a_line_of_its_own(tmp_path: Path) -> None:
+    with (tmp_path / "both").open("w") as stream, os.fdopen(os.dup(stream.fileno()), "w") as errors:
+        plain = Plain(stream, errors)
+        for _ in range(2):
+            plain.notice("lost")
+        plain.text("hel")
+        plain.notice("lost")
+        plain.line("mark")
+        plain.text("lo")
+        plain.close()
+    assert (tmp_path / "both").read_text() == "lost\nlost\nhel\nlost\nmark\nlo\n"
 
 
 def test_a_terminal_that_knows_no_codes_gets_visible_text(console: Console) -> None:

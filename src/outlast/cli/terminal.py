@@ -7,7 +7,8 @@ Rules:
    and can take them back when a takeover folds them away.
 3. The cursor rests at the end of the text, the status line lies one row below. Every write takes the status line
    away first, and puts it back.
-4. A plain stream gets no control character of ours, and the text as it was said.
+4. A plain stream gets no control character of ours, and the text as it was said. A notice begins a line where it lands:
+   in the stream itself only where both go to one place, such as the same file.
 """
 
 import os
@@ -126,6 +127,7 @@ class Plain:
     def __init__(self, stream: TextIO, errors: TextIO) -> None:
         self._stream = stream
         self._errors = errors
+        self._is_one = _is_one(stream, errors)
         self._at_start = True
 
     def text(self, text: str) -> None:
@@ -147,6 +149,10 @@ class Plain:
         pass  # there is no place that could be written over
 
     def notice(self, text: str) -> None:
+        if not self._at_start and self._is_one:
+            self._write("\n")
+        elif not self._at_start and self._errors.isatty():
+            text = "\n" + text  # a pipe may end there too, as that of `tee` does
         print(text, file=self._errors, flush=True)
 
     def close(self) -> None:
@@ -158,6 +164,13 @@ class Plain:
             self._at_start = text.endswith("\n")
             self._stream.write(text)
             self._stream.flush()
+
+
+def _is_one(stream: TextIO, errors: TextIO) -> bool:
+    try:
+        return os.path.sameopenfile(stream.fileno(), errors.fileno())
+    except OSError:  # it is no file of the system's
+        return stream is errors
 
 
 class Terminal:
