@@ -657,9 +657,9 @@ test("values are cut short on one line", () => {
 
 test("a node is told with its lease and its lag, and what is wrong with one stands at the top", () => {
   const well = { id: "0123456789", live: true, lease_left: 12.3, stalled: false, loop_lag: 0.004 };
-  const gone = { ...well, id: "gone", live: false, lease_left: null, loop_lag: 3 };
+  const gone = { ...well, id: "gone", live: false, lease_left: null, lapsed_for: 61.4, loop_lag: 3 };
   assert.equal(nodeLine(well), "node 01234567 · lease ends in 12 s · loop lag 4 ms");
-  assert.equal(nodeLine(gone), "node gone · no lease · loop lag 3000 ms");
+  assert.equal(nodeLine(gone), "node gone · died · 61 s ago");
   assert.deepEqual(fleetLine([well, gone]), ["good", "connected"]);
   assert.deepEqual(fleetLine([well, well]), ["good", "connected; 2 nodes"]);
   const late = { ...well, loop_lag: 0.73 };

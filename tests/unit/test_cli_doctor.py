@@ -111,7 +111,8 @@ def test_runs_that_do_not_move_are_told_with_their_reason() -> None:
 
 def test_every_node_of_the_server_is_told_and_a_late_or_stalled_one_is_a_warning() -> None:
     well = {"id": "n1", "live": True, "lease_left": 12.0, "stalled": False, "loop_lag": 0.004}
-    late, gone = {**well, "id": "n2", "loop_lag": 2.0}, {**well, "id": "n3", "live": False, "lease_left": None}
+    late = {**well, "id": "n2", "loop_lag": 2.0}
+    gone = {**well, "id": "n3", "live": False, "lease_left": None, "lapsed_for": 42.0}
     stalled = {**gone, "id": "n4", "stalled": True, "loop_lag": 130.0}
     peer = Peer((200, {"nodes": [well, late, {**gone, "loop_lag": 2.0}, stalled]}), NONE)
     with served(peer):

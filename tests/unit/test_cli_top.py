@@ -12,7 +12,7 @@ from tests.peer import Peer, served
 from tests.unit.test_cli_runs import STATUS
 
 NODE = {"id": "n1", "live": True, "lease_left": 12.0, "stalled": False, "loop_lag": 0.004}
-GONE = {"id": "n2", "live": False, "lease_left": None, "stalled": True, "loop_lag": 130.0}
+GONE = {"id": "n2", "live": False, "lease_left": None, "lapsed_for": 61.0, "stalled": True, "loop_lag": 130.0}
 NODES = (200, {"nodes": [NODE, GONE]})
 STILL = {**STATUS, "id": "r2", "status": "queued", "standstill": {"code": "waiting", "message": "It has been due."}}
 NONE = (200, {"runs": [], "next": None})
@@ -29,7 +29,7 @@ def test_where_no_terminal_shows_it_one_look_is_printed(capsys: pytest.CaptureFi
     assert "\x1b" not in out
     lines = out.splitlines()
     assert lines[0] == "node n1: lease ends in 12.0 s, loop lag 4 ms"
-    assert lines[1].endswith("no lease, loop lag 130000 ms, stalled")
+    assert lines[1] == "node n2: stalled and gave its runs up 1 min ago"
     assert lines[2].startswith("2 runs: 1 active, 0 recovering, 0 stopping, 1 queued, 0 parked; 2 takeovers")
     assert lines[5].split()[:5] == ["r1", "chat", "active", "57", "1"]
     assert lines[7] == "  It has been due."

@@ -104,6 +104,8 @@ def test_an_age_is_told_in_one_unit(time: str, said: str) -> None:
 def test_a_node_is_told_with_its_lease_its_lag_and_whether_it_stalled_or_drains() -> None:
     live = {"id": "n1", "live": True, "lease_left": 12.34, "stalled": False, "loop_lag": 0.0042}
     assert node_sentence(live) == "node n1: lease ends in 12.3 s, loop lag 4 ms"
-    stalled = {**live, "id": "\x1b[2J", "live": False, "lease_left": None, "stalled": True, "loop_lag": 130.0}
-    assert node_sentence(stalled) == "node ␛[2J: no lease, loop lag 130000 ms, stalled"
+    died = {**live, "id": "\x1b[2J", "live": False, "lease_left": None, "lapsed_for": 42.7}
+    assert node_sentence(died) == "node ␛[2J: died 42 s ago"
+    stalled = {**died, "id": "n2", "stalled": True, "lapsed_for": 130.0, "draining": True}
+    assert node_sentence(stalled) == "node n2: stalled and gave its runs up 2 min ago, draining"
     assert node_sentence({**live, "draining": True}) == "node n1: lease ends in 12.3 s, loop lag 4 ms, draining"

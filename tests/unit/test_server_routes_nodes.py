@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from outlast.server.access import Access
+from outlast.server.routes.nodes import LATELY
 from tests.stage import NODE, TTL, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
@@ -24,11 +25,28 @@ async def test_nodes_are_told_with_what_is_left_of_their_leases_and_how_late_the
         assert answer.headers["cache-control"] == "no-store"
         unknown = {"workers": None, "draining": False}
         known = {"workers": ["chat", "fax"], "draining": True}
+        lapsed = {"live": False, "lease_left": None}
+        held = {"live": True, "lease_left": 12.5, "lapsed_for": None}
         assert answer.json()["nodes"] == [
-            {"id": "a-gone", "live": False, "lease_left": None, "stalled": False, "loop_lag": 0.0, **unknown},
-            {"id": "b-stalled", "live": False, "lease_left": None, "stalled": True, "loop_lag": 130.5, **unknown},
-            {"id": "c-late", "live": True, "lease_left": 12.5, "stalled": False, "loop_lag": 0.123, **known},
+            {"id": "a-gone", **lapsed, "lapsed_for": 1.5, "stalled": False, "loop_lag": 0.0, **unknown},
+            {"id": "b-stalled", **lapsed, "lapsed_for": 2.5, "stalled": True, "loop_lag": 130.5, **unknown},
+            {"id": "c-late", **held, "stalled": False, "loop_lag": 0.123, **known},
         ]
+
+
+async def test_a_node_that_died_is_told_of_for_some_minutes_and_one_that_left_not_at_all() -> None:
+    async with staged() as stage, site(stage) as here:
+        for node in ("died", "left", "lives"):
+            await stage.store.runs.join(node, ttl=1.0 if node == "died" else 2 * LATELY)
+        await stage.store.runs.leave("left")
+
+        async def told() -> list[str]:
+            return [node["id"] for node in (await here.client.get("/nodes")).json()["nodes"]]
+
+        await asyncio.sleep(LATELY)
+        assert await told() == ["died", "lives"]
+        await asyncio.sleep(1.0)
+        assert await told() == ["lives"]
 
 
 async def test_nodes_say_nothing_of_anybodys_runs() -> None:

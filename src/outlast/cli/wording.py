@@ -48,10 +48,13 @@ def recovery_sentence(recovering: object) -> str | None:
 
 def node_sentence(node: Mapping[str, Any]) -> str:
     """Return how a node is, from its entry in `GET /nodes`."""
-    left = node.get("lease_left")
-    lease = "no lease" if left is None else f"lease ends in {float(left):.1f} s"
-    told = "".join(f", {word}" for word in ("stalled", "draining") if node.get(word))
-    return f"node {inline(str(node.get('id')), 24)}: {lease}, loop lag {1000 * float(node['loop_lag']):.0f} ms{told}"
+    name = f"node {inline(str(node.get('id')), 24)}"
+    left, draining = node.get("lease_left"), ", draining" if node.get("draining") else ""
+    if left is not None:
+        lag = f"{1000 * float(node['loop_lag']):.0f} ms"
+        return f"{name}: lease ends in {float(left):.1f} s, loop lag {lag}{draining}"
+    what = "stalled and gave its runs up" if node.get("stalled") else "died"
+    return f"{name}: {what} {_one_unit(float(node['lapsed_for']))} ago{draining}"
 
 
 def takeover_sentence(restarted: Mapping[str, JSON]) -> str:
@@ -80,15 +83,19 @@ def ago(time: str, *, now: datetime) -> str:
         seconds = max(0.0, (now - datetime.fromisoformat(time)).total_seconds())
     except ValueError:
         return "?"
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{int(seconds)} s ago"
+    return f"{_one_unit(seconds)} ago"
 
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _one_unit(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
 
 
 def plain(said: Mapping[str, JSON], name: str) -> str:

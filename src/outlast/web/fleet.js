@@ -6,7 +6,7 @@ import { $, put, tell } from "./words.js";
 /** Seconds that the loop of a node may lag before that is worth a word. */
 const LATE = 0.5;
 
-/** @typedef {{id: string, live: boolean, lease_left: number | null, stalled: boolean, loop_lag: number}} Member */
+/** @typedef {{id: string, live: boolean, lease_left: number | null, lapsed_for: number | null, stalled: boolean, loop_lag: number}} Member */
 
 /** What is wrong with a node, empty when nothing is. @param {Member} node */
 const wrong = (node) =>
@@ -18,8 +18,10 @@ const wrong = (node) =>
 
 /** @param {Member} node */
 export function nodeLine(node) {
-  const lease = node.lease_left === null ? "no lease" : `lease ends in ${node.lease_left.toFixed(0)} s`;
-  return [`node ${node.id.slice(0, 8)}`, lease, wrong(node) || `loop lag ${Math.round(node.loop_lag * 1000)} ms`].join(" · ");
+  const name = `node ${node.id.slice(0, 8)}`;
+  if (!node.live) return [name, wrong(node) || "died", `${Math.round(node.lapsed_for)} s ago`].join(" · ");
+  const lag = wrong(node) || `loop lag ${Math.round(node.loop_lag * 1000)} ms`;
+  return [name, `lease ends in ${node.lease_left.toFixed(0)} s`, lag].join(" · ");
 }
 
 /** The nodes in one sentence, and whether it is worth a look. @param {Member[]} nodes @returns {[string, string]} */

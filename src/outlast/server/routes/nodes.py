@@ -4,6 +4,8 @@ It says nothing of anybody's runs, and still is for those alone who may list run
 business.
 """
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -13,6 +15,10 @@ from outlast.server.identity import Action
 from outlast.server.routes.answer import answer
 from outlast.server.routes.door import Door, RunDoor
 from outlast.stores.base import Node, RunStore
+
+
+LATELY: Final = 300.0
+"""Seconds for which a node whose lease has ended is still told of: who looks because something died sees what."""
 
 
 class Nodes:
@@ -26,10 +32,10 @@ class Nodes:
         return [RunDoor(method="GET", path="/nodes", action=Action.LIST, answer=self.list)]
 
     async def list(self, _request: Request, _owner: str) -> ASGIApp:
-        """List every node that has a lease, live or not, by its id, which is the `boot_id` of its `/healthz`."""
+        """List the nodes with a live lease or one that ended lately; a node's id is the `boot_id` of its `/healthz`."""
         nodes = await self._runs.nodes()
         now = await self._runs.now()
-        return answer(encode_json({"nodes": [_document(node, now=now) for node in nodes]}))
+        return answer(encode_json({"nodes": [_document(node, now=now) for node in nodes if now - node.until < LATELY]}))
 
 
 def _document(node: Node, *, now: float) -> dict[str, JSON]:
@@ -38,6 +44,7 @@ def _document(node: Node, *, now: float) -> dict[str, JSON]:
         "id": node.id,
         "live": live,
         "lease_left": round(node.until - now, 3) if live else None,
+        "lapsed_for": None if live else round(now - node.until, 3),
         "stalled": node.stalled,
         "loop_lag": round(node.lag, 3),
         "draining": node.draining,
