@@ -12,6 +12,7 @@ Rules:
 3. Terminal rows are empty: no move leaves them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +20,14 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
 from outlast.log.event import CHECKPOINT, JSON, JSON_TYPE, OWN_PREFIX, Event
+
+_ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
+ID_FORM: Final = "An id is 1 to 128 letters, digits or any of . _ ~ -"
+
+
+def is_id(text: str) -> bool:
+    """Say whether `text` may name a run or a thread: it stands unquoted in a URL, a header and a terminal."""
+    return _ID.fullmatch(text) is not None and text not in {".", ".."}
 
 
 class Status(StrEnum):

@@ -139,6 +139,9 @@ async def test_a_run_that_is_not_there_is_refused_and_not_waited_for(folder: Pat
             async with outlast(folder, command, "nothing", "--url", f"http://127.0.0.1:{port}") as program:
                 assert await program.end() == 2
             assert (program.said, program.errors) == ("", "outlast: There is no such run.\n")
+        async with outlast(folder, "show", "nothing", "--url", f"http://127.0.0.1:{port}/wrong") as program:
+            assert await program.end() == 2
+        assert "where its routes are mounted" in program.errors
 
 
 # ---- servers that die ---------------------------------------------------------------------------

@@ -156,9 +156,9 @@ LIVE = (409, {"code": "run_live", "title": "Conflict", "status": 409, "detail": 
 @pytest.mark.parametrize(("answer", "said"), [((204, b""), "deleted\n"), (GONE, "gone already\n")])
 def test_an_ended_run_is_deleted_once_and_for_all(answer: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with served(Peer(answer)) as peer:
-        assert run(["erase", "r/1", "--yes", "--url", peer.url]) == 0
+        assert run(["erase", "r~1", "--yes", "--url", peer.url]) == 0
     assert capsys.readouterr() == (said, "")
-    assert peer.asked == [("DELETE", "/agents/runs/r%2F1", None)]
+    assert peer.asked == [("DELETE", "/agents/runs/r~1", None)]
 
 
 def test_a_deletion_whose_answer_was_lost_is_asked_for_again(capsys: pytest.CaptureFixture[str]) -> None:

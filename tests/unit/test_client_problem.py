@@ -5,7 +5,7 @@ import json
 import pytest
 
 from outlast import errors
-from outlast.client.problem import MAX_SENTENCE, refusal
+from outlast.client.problem import ADDRESS, MAX_SENTENCE, refusal
 from outlast.errors import Refusal, ThreadBusy
 
 
@@ -57,7 +57,13 @@ def test_a_code_from_tomorrow_is_a_plain_refusal_with_its_sentence() -> None:
 def test_what_is_no_problem_document_is_told_by_its_status_alone(foreign: bytes) -> None:
     error = refusal(404, foreign)
     assert type(error) is Refusal
-    assert str(error) == "The server answered 404 Not Found, and not in the way of Outlast: is the address right?"
+    assert str(error) == f"The server answered 404 Not Found, and not in the way of Outlast: {ADDRESS}"
+
+
+def test_a_path_at_which_a_server_has_nothing_is_a_wrong_address() -> None:
+    error = refusal(404, body(code="not_found", detail="There is nothing at this path."))
+    assert type(error) is Refusal
+    assert "where its routes are mounted" in str(error)
 
 
 def test_a_status_without_a_name_is_told_by_its_number() -> None:

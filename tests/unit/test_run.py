@@ -25,6 +25,7 @@ from outlast.run import (
     Token,
     after,
     describe,
+    is_id,
     move_of,
     restarted,
     started,
@@ -215,3 +216,19 @@ def test_a_failure_is_described_with_its_limit_and_its_causes_when_it_has_them()
 def test_the_terminals_are_the_types_that_outcomes_write() -> None:
     failed = Failed(code=FailureCode.WORKER_ERROR, message="m")
     assert {terminal(outcome).type for outcome in (Completed(), failed, Cancelled())} == TERMINALS
+
+
+# ---- ids ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["a", "A.b_c~d-9", "x" * 128])
+def test_an_id_is_what_stands_unquoted_anywhere(text: str) -> None:
+    assert is_id(text)
+
+
+@pytest.mark.attack("Z2", "Z14")
+@pytest.mark.parametrize(
+    "text", ["", ".", "..", "x" * 129, "a b", "a/b", "a\n", "ä", "'; drop table runs", "\x00", "a%00", "١"]
+)
+def test_anything_else_is_no_id(text: str) -> None:
+    assert not is_id(text)

@@ -20,7 +20,7 @@ from outlast.facts import Fact, Report, RunSettled
 from outlast.log.event import JSON
 from outlast.run import Run, Status
 from outlast.server.conditions import Admit, Conditions
-from outlast.server.intake import Door, Intake, digest, is_id
+from outlast.server.intake import Door, Intake, digest
 from outlast.stores.base import StopAnswer
 from outlast.stores.sqlite import SQLiteStore
 
@@ -47,19 +47,6 @@ def intake(
     opened = Intake(store.runs, {"chat"}, conditions)
     opened.door = door
     return opened
-
-
-@pytest.mark.parametrize("text", ["a", "A.b_c~d-9", "x" * 128])
-def test_an_id_is_what_stands_unquoted_anywhere(text: str) -> None:
-    assert is_id(text)
-
-
-@pytest.mark.attack("Z2", "Z14")
-@pytest.mark.parametrize(
-    "text", ["", ".", "..", "x" * 129, "a b", "a/b", "a\n", "ä", "'; drop table runs", "\x00", "a%00", "١"]
-)
-def test_anything_else_is_no_id(text: str) -> None:
-    assert not is_id(text)
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from outlast.log.event import JSON
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.retention import Retention
-from outlast.run import Run
+from outlast.run import Run, is_id
 from outlast.server.access import Access
 from outlast.server.conditions import Admit
 from outlast.server.drain import HURRY, timetable
 from outlast.server.identity import Authenticate, Authorize
-from outlast.server.intake import NOT_STARTED, is_id
+from outlast.server.intake import NOT_STARTED
 from outlast.stores.base import Stopped, Store
 from outlast.wire.status import status_document
 from outlast.workers.base import Kind, Worker

@@ -54,7 +54,7 @@ class Audited:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("run")
+@options.run
 @options.url
 @options.token
 @click.option("--store", metavar="URL", help="Read this store itself, such as sqlite:///runs.db; no server is asked.")

@@ -6,6 +6,7 @@ import click
 
 from outlast.client.link import Headers
 from outlast.errors import InputInvalid
+from outlast.run import ID_FORM, is_id
 
 URL: Final = "http://127.0.0.1:8400"
 """Where `outlast serve` and `outlast demo` answer unless told otherwise."""
@@ -26,6 +27,15 @@ token = click.option(
     metavar="TOKEN",
     help="Sent as a bearer token. Others on this machine can see a command line: the variable is safer.",
 )
+
+
+def _id_of(_context: click.Context, _argument: click.Parameter, said: str) -> str:
+    if not is_id(said):  # a server would say no more than that there is no such run
+        raise click.BadParameter(f"{ID_FORM}; `outlast runs` lists yours.")
+    return said
+
+
+run = click.argument("run", callback=_id_of)
 
 
 def headers(token: str | None) -> Headers:

@@ -53,7 +53,7 @@ def start(
 
 
 @click.command()
-@click.argument("run")
+@options.run
 @options.url
 @options.token
 @click.option("--json", "as_json", is_flag=True, help="The status document as the server told it, and its log.")
@@ -73,7 +73,7 @@ def show(run: str, url: str, token: str | None, *, as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("run")
+@options.run
 @options.url
 @options.token
 @click.option("--reason", metavar="TEXT", help="Told to everyone who reads the run.")
@@ -95,7 +95,7 @@ def stop(run: str, url: str, token: str | None, reason: str | None) -> int:
 
 
 @click.command()
-@click.argument("run")
+@options.run
 @options.url
 @options.token
 @click.option("--yes", is_flag=True, help="Ask nothing.")

@@ -27,7 +27,7 @@ EXAMPLES: Final = "\b\nExamples:\n  outlast tail 5f1c2d3e\n  outlast tail 5f1c2d
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("run")
+@options.run
 @options.url
 @options.token
 @click.option("--after", metavar="CURSOR", default="", help="Begin after this place instead of at the first event.")

@@ -11,6 +11,11 @@ MAX_PROBLEM: Final = 64 * 1024
 """Bytes of a refusal's body that are looked at; our own have a few hundred."""
 MAX_SENTENCE: Final = 400
 """Characters of a server's sentence that are passed on."""
+NOTHING_THERE: Final = "not_found"
+"""The code of a path at which Outlast has nothing."""
+ADDRESS: Final = (
+    "the address is where its routes are mounted, as in `http://127.0.0.1:8000/agents`, and goes no further."
+)
 
 
 def refusal(status: int, body: bytes) -> Refusal:
@@ -21,12 +26,14 @@ def refusal(status: int, body: bytes) -> Refusal:
     """
     document = _document(body)
     code, sentence = document.get("code"), _sentence(document)
+    if code == NOTHING_THERE:
+        return Refusal(f"This server has nothing of Outlast at that path: {ADDRESS}")
     kind = _BY_CODE.get(code, Refusal) if isinstance(code, str) else Refusal
     if kind is ThreadBusy:
         return ThreadBusy(sentence or "The thread already has a live run.", live=str(document.get("live", "")))
     if sentence or kind is not Refusal:
         return kind(sentence or f"The server refused with {code}.")
-    return Refusal(f"The server answered {_name(status)}, and not in the way of Outlast: is the address right?")
+    return Refusal(f"The server answered {_name(status)}, and not in the way of Outlast: {ADDRESS}")
 
 
 def _document(body: bytes) -> dict[str, Any]:

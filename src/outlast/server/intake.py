@@ -1,7 +1,6 @@
 """Where runs come in, are stopped and are looked up: the same for an HTTP request and for the host application."""
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Final
 
 from outlast.errors import NO_SUCH_RUN, Draining, InputInvalid, NotStarted, RunNotFound, UnknownWorker
 from outlast.log.event import JSON, encode_json
-from outlast.run import Run, Status
+from outlast.run import ID_FORM, Run, Status, is_id
 from outlast.server.claim import settlement
 from outlast.server.conditions import Conditions
 from outlast.server.hook import Hook, ask
@@ -26,17 +25,11 @@ NOT_STARTED: Final = (
 
 TOLD: Final = 12
 """Names of workers told to whoever asked for another: as many as one line holds."""
-_ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
-
-
-def is_id(text: str) -> bool:
-    """Say whether `text` may name a run or a thread: it stands unquoted in a URL, a header and a terminal."""
-    return _ID.fullmatch(text) is not None and text not in {".", ".."}
 
 
 def _check_id(text: str) -> None:
     if not is_id(text):
-        raise InputInvalid("An id is 1 to 128 letters, digits or any of . _ ~ -")
+        raise InputInvalid(ID_FORM)
 
 
 class Door(Enum):

@@ -16,7 +16,6 @@ from outlast.server.routes.answer import answer
 from outlast.server.routes.door import Door, RunDoor
 from outlast.stores.base import Node, RunStore
 
-
 LATELY: Final = 300.0
 """Seconds for which a node whose lease has ended is still told of: who looks because something died sees what."""
 

@@ -14,9 +14,9 @@ from outlast.log.cursor import origin
 from outlast.log.event import JSON, encode_json
 from outlast.log.limits import Usage
 from outlast.recovery import RecoveryPolicy
-from outlast.run import Status
+from outlast.run import Status, is_id
 from outlast.server.identity import Action
-from outlast.server.intake import Intake, is_id
+from outlast.server.intake import Intake
 from outlast.server.routes.answer import answer, knows
 from outlast.server.routes.asked import cursor_of, view_of, wants_stream
 from outlast.server.routes.body import number, read_object
