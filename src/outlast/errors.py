@@ -2,6 +2,7 @@
 
     OutlastError
     ├── SettingsError            the operator's: a setting that cannot work
+    │   └── PortTaken            another program listens there
     ├── Refusal                  the caller's: the request was refused and nothing changed
     │   ├── InputInvalid · CursorInvalid · TooLarge · UnknownWorker
     │   ├── RunNotFound · RunGone · RunLive · IdConflict · ThreadBusy
@@ -41,6 +42,12 @@ class SettingsError(OutlastError):
     """A setting cannot work; the text says what to change."""
 
     code = "settings_invalid"
+
+
+class PortTaken(SettingsError):
+    """Another program listens at this port."""
+
+    code = "port_taken"
 
 
 # ---- the caller's -------------------------------------------------------------------------------

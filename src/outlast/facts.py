@@ -162,6 +162,13 @@ class HookTroubled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeaconLost:
+    """The thread or process that answered at a node's beacon has ended; another is lit as soon as that can be."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeBuried:
     """A node on this machine was provably dead; its runs need not wait for its lease."""
 
@@ -229,6 +236,7 @@ Fact: TypeAlias = (
     NodeStarted
     | NodeDraining
     | NodeStopped
+    | BeaconLost
     | NodeBuried
     | RunClaimed
     | ClaimMissed

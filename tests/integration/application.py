@@ -6,9 +6,11 @@ operation: here after the third append took effect, before its answer.
 
 import asyncio
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from outlast import ActiveRun, Event, Outlast, RecoveryPolicy
@@ -89,6 +91,24 @@ async def blocking(run: ActiveRun) -> AsyncIterator[str]:
     yield "before"
     time.sleep(3 * TTL)  # noqa: ASYNC251 - this is what is tested
     yield "after"
+
+
+@outlast.worker("standstill")
+async def standstill(run: ActiveRun) -> AsyncIterator[str]:
+    """Block the event loop in the way that the input names."""
+    yield "before"
+    stand_still(str(run.input))
+    yield "after"
+
+
+def stand_still(way: str) -> None:
+    """Write that it has `begun`, and return when `go` is there."""
+    Path("begun").touch()
+    if way == "call":  # of C that keeps the interpreter for years: a signal ends it
+        re.match(r"(a+)+$", "a" * 60 + "b")
+    while not Path("go").exists():
+        if way == "sleep":
+            time.sleep(PACE)
 
 
 @outlast.worker("endless")

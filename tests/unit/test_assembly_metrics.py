@@ -18,6 +18,7 @@ EVERY: list[Fact] = [
     facts.NodeStarted(node="n"),
     facts.NodeDraining(node="n", runs=3),
     facts.NodeStopped(node="n", finished=1, handed_off=2),
+    facts.BeaconLost(node="n"),
     facts.NodeBuried(node="n"),
     facts.RunClaimed(**CLAIM, cause=None, exhausted=None),
     facts.ClaimMissed(run="l1"),

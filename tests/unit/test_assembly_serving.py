@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,11 @@ import pytest
 
 from outlast import Outlast
 from outlast.assembly.metrics import FAMILIES, PREFIX
+from outlast.errors import PortTaken
 from outlast.testing.asgi import StreamingTransport
+from outlast.wire import native
+from outlast.wire.sse import Parser
+from tests.beacon import ask, is_refused
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +66,48 @@ async def test_a_node_is_ready_from_its_start_until_it_drains(told: asyncio.Even
             refused = await http.get("/readyz")
             assert (refused.status_code, refused.json()["code"]) == (503, "draining")
             assert (await http.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
+async def test_a_beacon_is_lit_with_the_node_told_to_readers_and_out_with_the_node(
+    told: asyncio.Event, *, process: bool
+) -> None:
+    outlast = Outlast("sqlite://", beacon=0, beacon_process=process)
+    outlast.worker("never")(lambda _run: None)
+    assert outlast.beacon is None
+    async with client(outlast) as http, outlast:
+        port = outlast.beacon
+        assert port is not None
+        health = (await http.get("/healthz")).json()
+        assert health["beacon"] == port
+        assert ask(port)["boot_id"] == health["boot_id"]
+        await outlast.start("never", id="r1")
+        async with http.stream("GET", "/runs/r1/events", headers={"accept": "text/event-stream"}) as stream:
+            (hello, *_) = Parser().feed(await anext(stream.aiter_bytes()))
+        said = native.control_from_frame(hello)
+        assert said is not None
+        assert (said.said["beacon"], said.said["boot_id"]) == (port, health["boot_id"])
+        signal.raise_signal(signal.SIGTERM)
+        await told.wait()  # the node has left, and the application is still there
+        assert is_refused(port)
+        assert "beacon" not in (await http.get("/healthz")).json()
+    assert outlast.beacon is None
+
+
+async def test_without_being_asked_for_there_is_no_beacon() -> None:
+    outlast = Outlast("sqlite://")
+    async with outlast, client(outlast) as http:
+        assert outlast.beacon is None
+        assert "beacon" not in (await http.get("/healthz")).json()
+
+
+async def test_a_beacon_whose_port_is_taken_keeps_it_from_starting_and_leaves_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        outlast = Outlast("sqlite://", beacon=other.getsockname()[1])
+        with pytest.raises(PortTaken):
+            await outlast.__aenter__()
+    async with outlast:
+        assert outlast.beacon == int(outlast.settings.beacon)
 
 
 async def test_without_being_asked_for_there_are_no_numbers() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from outlast.assembly.outlast import Outlast
 from outlast.assembly.settings import STORE, Settings
 from outlast.errors import SettingsError
 from outlast.lease import LeasePolicy
@@ -45,6 +46,7 @@ def test_a_keyword_that_was_not_given_leaves_the_variable_its_say() -> None:
         ("OUTLAST_ALLOW_ANONYMOUS", "0", "allow_anonymous", False),
         ("OUTLAST_METRICS", "1", "metrics", True),
         ("OUTLAST_TRACING", "1", "tracing", True),
+        ("OUTLAST_BEACON", "0.0.0.0:8401", "beacon", "0.0.0.0:8401"),
         ("OUTLAST_RECOVERY_TAKEOVERS", "3", "recovery", RecoveryPolicy(takeovers=3)),
         ("OUTLAST_RECOVERY_BASE", "0.5", "recovery", RecoveryPolicy(base=0.5)),
         ("OUTLAST_LIMITS_EVENTS", "10", "limits", LogLimits(events=10)),
@@ -59,6 +61,13 @@ def test_every_plain_setting_has_its_variable(variable: str, text: str, name: st
 
 def test_an_empty_variable_is_no_setting() -> None:
     assert resolve(OUTLAST_HEARTBEAT="") == Settings()
+
+
+def test_a_beacon_is_asked_for_by_its_port_also_as_a_number_and_taken_back_by_an_empty_one() -> None:
+    settings = resolve(OUTLAST_BEACON="8401", OUTLAST_BEACON_PROCESS="1")
+    assert (settings.beacon, settings.beacon_process) == ("8401", True)
+    assert Outlast("sqlite://", beacon=0).settings.beacon == "0"
+    assert resolve({"beacon": ""}, OUTLAST_BEACON="8401").beacon == ""
 
 
 def test_a_shorter_lease_keeps_its_proportions() -> None:
@@ -87,6 +96,10 @@ def test_proportions_that_were_given_are_kept() -> None:
         ({"grace": -1.0}, {}, "grace must be at least 0"),
         ({}, {"OUTLAST_GRACE": "inf"}, "grace must be a finite number"),
         ({}, {"OUTLAST_GRACE": "nan"}, "grace must be a finite number"),
+        ({"beacon": "here"}, {}, "beacon is a port such as 8401"),
+        ({}, {"OUTLAST_BEACON": "::1:8401"}, "in brackets"),
+        ({}, {"OUTLAST_BEACON_PROCESS": "yes"}, "beacon_process needs a beacon"),
+        ({}, {"OUTLAST_BEACON": "0", "OUTLAST_BEACON_PROCESS": "perhaps"}, "OUTLAST_BEACON_PROCESS must be true"),
         ({"lease_ttl": 10.0, "renew_every": 5.0}, {}, "must hold three renewals"),
         ({}, {"OUTLAST_LEASE_TTL": "soon"}, "OUTLAST_LEASE_TTL must be a number"),
         ({}, {"OUTLAST_RECOVERY_CALLS": "1.5"}, "OUTLAST_RECOVERY_CALLS must be a whole number"),

@@ -8,7 +8,8 @@ import pytest
 
 from outlast.assembly.outlast import Outlast
 from outlast.cli.demo import first_free, greeting, pick, program
-from outlast.cli.listener import PortTaken, listen, resolve
+from outlast.cli.listener import listen, resolve
+from outlast.errors import PortTaken
 from tests.peer import Peer, served
 
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from outlast.assembly.outlast import Outlast
-from outlast.cli.listener import UNHEARD, PortTaken, address_of, check_exposure, listen, resolve
-from outlast.errors import SettingsError
+from outlast.cli.listener import UNHEARD, address_of, check_exposure, listen, resolve
+from outlast.errors import PortTaken, SettingsError
 
 
 def test_a_free_port_is_taken_at_once() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outlast.assembly.outlast import Outlast
-from outlast.cli.serve import Server, Waiting, kept
+from outlast.cli.serve import Server, Waiting, bind_beacon, kept
 
 
 async def greet() -> None:
@@ -18,6 +18,18 @@ def test_where_the_runs_are_is_told_as_a_path(tmp_path: Path, monkeypatch: pytes
     assert kept(Outlast("sqlite:///runs.db")) == f"kept in {tmp_path / 'runs.db'}"
     assert kept(Outlast("sqlite:////var/lib/runs.db")) == "kept in /var/lib/runs.db"
     assert kept(Outlast("sqlite://")) == "kept in memory and end with this process"
+
+
+def test_a_beacon_listens_where_the_server_does_unless_it_has_an_address_of_its_own() -> None:
+    for given, host, bound in (
+        ("8401", "0.0.0.0", "0.0.0.0:8401"),
+        ("8401", "::1", "[::1]:8401"),
+        ("127.0.0.1:0", "0.0.0.0", "127.0.0.1:0"),
+        ("", "0.0.0.0", ""),
+    ):
+        outlast = Outlast("sqlite://", beacon=given)
+        bind_beacon(outlast, host)
+        assert outlast.settings.beacon == bound
 
 
 @pytest.mark.attack("Z16")

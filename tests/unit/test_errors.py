@@ -13,6 +13,7 @@ EVERY = [value for value in vars(errors).values() if isinstance(value, type) and
 CODES = {
     "OutlastError": "outlast_error",
     "SettingsError": "settings_invalid",
+    "PortTaken": "port_taken",
     "Refusal": "refused",
     "InputInvalid": "input_invalid",
     "CursorInvalid": "cursor_invalid",

@@ -9,6 +9,7 @@ from outlast.lease import RENEW_EVERY
 from outlast.server.pulse import BEAT_EVERY, Pulse
 from outlast.testing.clock import VirtualLoop
 from outlast.testing.cluster import Cluster
+from outlast.testing.worker import Deaf, ScriptedWorker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -25,7 +26,8 @@ class Dawdling(VirtualLoop):
 async def test_it_beats_at_a_steady_pace() -> None:
     beats: list[float] = []
     pulse = Pulse()
-    beating = asyncio.create_task(pulse.run(beats.append))
+    pulse.listen(beats.append)
+    beating = asyncio.create_task(pulse.run())
     await asyncio.sleep(BEAT_EVERY * 4.5)
     beating.cancel()
     assert beats == pytest.approx([BEAT_EVERY * number for number in range(1, 5)])
@@ -37,7 +39,7 @@ def test_a_loop_that_stood_still_is_as_late_as_it_stood() -> None:
     pulse = Pulse()
 
     async def block() -> None:
-        beating = asyncio.create_task(pulse.run(lambda _now: None))
+        beating = asyncio.create_task(pulse.run())
         await asyncio.sleep(BEAT_EVERY / 2)
         loop.blocked = 7.0
         await asyncio.sleep(0.01)
@@ -56,7 +58,9 @@ def test_its_pace_is_kept_by_the_loops_clock_alone() -> None:
 
     async def a_day() -> int:
         beats: list[float] = []
-        beating = asyncio.create_task(Pulse().run(beats.append))
+        pulse = Pulse()
+        pulse.listen(beats.append)
+        beating = asyncio.create_task(pulse.run())
         await asyncio.sleep(3600)
         beating.cancel()
         return len(beats)
@@ -66,6 +70,20 @@ def test_its_pace_is_kept_by_the_loops_clock_alone() -> None:
     finally:
         loop.close()
     assert time.monotonic() >= before
+
+
+async def test_a_node_beats_until_it_has_left_so_that_the_end_of_a_drain_looks_like_no_blocked_loop() -> None:
+    worker = ScriptedWorker(lambda _call: [Deaf(1000)])
+    beats: list[float] = []
+    async with Cluster({"chat": worker}) as cluster:
+        member = await cluster.join("a")
+        await cluster.start("chat", "r1")
+        await asyncio.sleep(1)
+        member.node.pulse.listen(beats.append)
+        await member.drain()
+        left_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(10)
+    assert left_at - 2 * BEAT_EVERY <= beats[-1] <= left_at
 
 
 async def test_how_late_a_nodes_loop_is_stands_in_the_store_after_its_next_renewal() -> None:

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from outlast.facts import (
     AbortFailed,
+    BeaconLost,
     ControllerPaused,
     EventsAppended,
     Fact,
@@ -27,7 +28,15 @@ from outlast.run import Cause
 
 logger = logging.getLogger("outlast")
 
-_WARNINGS: Final = (AbortFailed, ControllerPaused, HookTroubled, PrerequisiteFailed, RunReleased, StoreTroubled)
+_WARNINGS: Final = (
+    AbortFailed,
+    BeaconLost,
+    ControllerPaused,
+    HookTroubled,
+    PrerequisiteFailed,
+    RunReleased,
+    StoreTroubled,
+)
 _DETAILS: Final = (EventsAppended, ReaderClosed, ReaderOpened)
 
 

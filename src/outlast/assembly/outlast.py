@@ -82,6 +82,8 @@ class Outlast:
         readers_per_node: int | None = None,
         metrics: bool | None = None,
         tracing: bool | None = None,
+        beacon: str | int | None = None,
+        beacon_process: bool | None = None,
         authenticate: Authenticate | None = None,
         authorize: Authorize | None = None,
         admit: Admit | None = None,
@@ -108,6 +110,8 @@ class Outlast:
                 "readers_per_node": readers_per_node,
                 "metrics": metrics,
                 "tracing": tracing,
+                "beacon": None if beacon is None else str(beacon),
+                "beacon_process": beacon_process,
             }
         )
         self._instruments = Instruments.of(self.settings)
@@ -200,12 +204,29 @@ class Outlast:
         else:  # without a deadline of its own: the drain has one
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, serving.loop))
 
-    def reconfigure(self, *, store: str) -> None:
-        """Use another store than the one given in code, before the application starts. Raises `SettingsError`."""
+    def reconfigure(
+        self, *, store: str | None = None, beacon: str | None = None, beacon_process: bool | None = None
+    ) -> None:
+        """Use another store or beacon than the one given in code, before the application starts.
+
+        Raises `SettingsError`.
+        """
         if self._serving is not None:
-            raise SettingsError("The store can only be changed before the application starts.")
-        self.settings = replace(self.settings, store=store)
-        self._own_store = None
+            raise SettingsError("Settings can only be changed before the application starts.")
+        before = self.settings
+        self.settings = replace(
+            before,
+            store=before.store if store is None else store,
+            beacon=before.beacon if beacon is None else beacon,
+            beacon_process=before.beacon_process if beacon_process is None else beacon_process,
+        )
+        if store is not None:
+            self._own_store = None
+
+    @property
+    def beacon(self) -> int | None:
+        """The port of its beacon while it runs; None where it has none."""
+        return None if self._serving is None else self._serving.beacon
 
     # ---- in handlers of the host's own application ------------------------------------------
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from starlette.types import ASGIApp
 
@@ -14,6 +14,7 @@ from outlast.assembly.settings import Settings
 from outlast.errors import NotStarted, StoreUnavailable
 from outlast.log.event import JSON
 from outlast.server.access import Access
+from outlast.server.beacon import Beacon, Place
 from outlast.server.conditions import Admit, Conditions
 from outlast.server.drain import HURRY
 from outlast.server.intake import Door, Intake
@@ -48,6 +49,7 @@ class Serving:
         self.store = store
         self.intake = Intake(self.store.runs, workers.keys(), conditions)
         self._node = Node(self.store, workers, conditions, pacer=RenewalThread())
+        self._beacon = self._make_beacon(settings, instruments)
         self._hub = Hub(
             self.store,
             policy=settings.recovery,
@@ -55,6 +57,7 @@ class Serving:
             lag=lambda: self._node.pulse.lag,
             report=instruments.report,
             heartbeat=settings.heartbeat,
+            beacon=lambda: self.beacon,
         )
         self._seats = Seats(per_owner=settings.readers_per_owner, per_node=settings.readers_per_node)
         self.reading = Reading(self.intake, store.logs, self._hub, self._seats)
@@ -124,22 +127,41 @@ class Serving:
             raise
         await self._task
 
+    @property
+    def beacon(self) -> int | None:
+        """The port of its beacon, None where there is none."""
+        return None if self._beacon is None else self._beacon.port
+
     async def _run(self) -> None:
         await self.store.open()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._hub.run(), name="hub")
-                try:
-                    await self._node.run(self._open, self._hub.drain)
-                    await self._hub.see_off()
-                finally:
-                    self.loop.call_soon(self._on_drained)  # not from here: a handler may raise to end the loop
-                await self._closing.wait()  # no deadline: until then readers are told, and whoever asks is answered
-                self._hub.close()
+            with self._beacon or nullcontext():
+                await self._live()
         finally:
             self.intake.door = Door.NOT_STARTED
             with suppress(asyncio.CancelledError):
                 await self.store.close()
+
+    async def _live(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._hub.run(), name="hub")
+            try:
+                await self._node.run(self._open, self._hub.drain)
+                if self._beacon is not None:
+                    self._beacon.put_out()  # with the node, whose beats it tells
+                await self._hub.see_off()
+            finally:
+                self.loop.call_soon(self._on_drained)  # not from here: a handler may raise to end the loop
+            await self._closing.wait()  # no deadline: until then readers are told, and whoever asks is answered
+            self._hub.close()
+
+    def _make_beacon(self, settings: Settings, instruments: Instruments) -> Beacon | None:
+        if not settings.beacon:
+            return None
+        place, process = Place.parse(settings.beacon), settings.beacon_process
+        beacon = Beacon(place, self._node.id, process=process, report=instruments.report)
+        self._node.pulse.listen(beacon.beat)
+        return beacon
 
     def _expose(self, instruments: Instruments) -> Expose | None:
         if instruments.metrics is None:
@@ -160,6 +182,7 @@ class Serving:
             "boot_id": self._node.id,
             "workers": sorted(workers),
             "loop_lag": round(self._node.pulse.lag, 3),
+            **({} if self.beacon is None else {"beacon": self.beacon}),
         }
 
     def _check_ready(self) -> None:

@@ -16,6 +16,7 @@ from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.retention import Retention
+from outlast.server.beacon import Place
 from outlast.server.conditions import STOP_GRACE
 from outlast.server.drain import GRACE
 from outlast.server.origins import check
@@ -38,6 +39,12 @@ METRICS: Final = False
 """Opens `/metrics`: nobody counts where nobody asks, and it needs the extra `outlast[metrics]`."""
 TRACING: Final = False
 """Makes spans of runs: only where an application exports them, and it needs the extra `outlast[otel]`."""
+BEACON: Final = ""
+"""A port, such as 8401, or an address with one, at which clients can tell a blocked server from a dead one; none unless
+asked for, because it is a second port to open."""
+BEACON_PROCESS: Final = False
+"""Answers at the beacon from a process of its own, 12 MB large, instead of a thread: only where one call keeps the
+interpreter to itself for seconds, or where the process may be stopped."""
 PREFIX: Final = "OUTLAST_"
 SHORTEST_HEARTBEAT: Final = 0.1
 """Seconds: more often is noise."""
@@ -57,8 +64,10 @@ class Settings:
     application without `authenticate` answers; `allow_anonymous` lets it answer everybody. `origins` are the front ends
     of other origins that may use the routes from a browser. `readers_per_owner` and `readers_per_node` bound the
     streams that are open at once. `metrics` opens `/metrics` for Prometheus and needs the extra `outlast[metrics]`;
-    `tracing` makes spans of runs for OpenTelemetry and needs `outlast[otel]`. `grace` is how long a drain may
-    take from the signal to the end; `signals=False` leaves SIGTERM and SIGINT to others.
+    `tracing` makes spans of runs for OpenTelemetry and needs `outlast[otel]`. `beacon` is a port, or an address with
+    one, at which clients can tell a blocked server from a dead one, answered by a thread, or by a process of its own
+    with `beacon_process`; "" is no beacon. `grace` is how long a drain may take from the signal to the end;
+    `signals=False` leaves SIGTERM and SIGINT to others.
     """
 
     store: str = STORE
@@ -74,6 +83,8 @@ class Settings:
     readers_per_node: int = PER_NODE
     metrics: bool = METRICS
     tracing: bool = TRACING
+    beacon: str = BEACON
+    beacon_process: bool = BEACON_PROCESS
     lease: LeasePolicy = field(default_factory=LeasePolicy)
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     limits: LogLimits = field(default_factory=LogLimits)
@@ -95,6 +106,10 @@ class Settings:
             check(origin)
         if min(self.readers_per_owner, self.readers_per_node) < 1:
             raise SettingsError("readers_per_owner and readers_per_node must be at least 1.")
+        if self.beacon:
+            Place.parse(self.beacon)
+        elif self.beacon_process:
+            raise SettingsError("beacon_process needs a beacon: give that a port, such as beacon=8401.")
         if self.grace < 0:
             raise SettingsError("grace must be at least 0 seconds: it is how long a drain may take.")
 
@@ -173,6 +188,8 @@ VARIABLES: Final[Mapping[str, Callable[[str], Any]]] = {
     "readers_per_node": int,
     "metrics": _flag,
     "tracing": _flag,
+    "beacon": str,
+    "beacon_process": _flag,
 }
 """How the variable of each plain setting is read."""
 

@@ -17,13 +17,13 @@ from outlast.assembly.outlast import Outlast
 from outlast.cli import library
 from outlast.cli.endpoint import endpoint
 from outlast.cli.explainer import PACE, SLOWEST, explain, module_of
-from outlast.cli.listener import PORT, PortTaken, address_of, listen, resolve
+from outlast.cli.listener import PORT, address_of, listen, resolve
 from outlast.cli.options import URL
 from outlast.cli.remote import Remote
 from outlast.cli.serve import configure_logs, kept, run
 from outlast.cli.terminal import inline
 from outlast.cli.wording import LONGEST
-from outlast.errors import InputInvalid
+from outlast.errors import InputInvalid, PortTaken
 from outlast.log.event import JSON
 
 WORKER: Final = "explain"

@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.assembly.outlast import Outlast
-from outlast.errors import SettingsError
+from outlast.errors import PortTaken, SettingsError
 
 PORT: Final = 8400
 UNHEARD: Final = 30.0
 """Seconds a client may leave bytes unacknowledged: a dead one is freed this long after the next heartbeat (F11)."""
-
-
-class PortTaken(SettingsError):
-    """Another program listens there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

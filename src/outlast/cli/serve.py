@@ -26,6 +26,7 @@ from outlast.assembly.outlast import Outlast
 from outlast.cli.guard import HEADER_BYTES, Guard, ShortHeaders
 from outlast.cli.listener import PORT, address_of, check_exposure, listen, resolve
 from outlast.cli.target import FORM, load
+from outlast.server import beacon as beacons
 
 RESPONSES_WITHIN: Final = 1
 """Seconds for the responses that are still open after the drain; then they are cut."""
@@ -38,6 +39,7 @@ EXAMPLES: Final = (
     "Examples:\n"
     "  outlast serve app:outlast\n"
     "  outlast serve app:outlast --port 9000 --store sqlite:////var/lib/runs.db\n"
+    "  outlast serve app:outlast --beacon 8401 --beacon-process\n"
 )
 """The first character tells click to leave the lines as they are."""
 
@@ -47,8 +49,20 @@ EXAMPLES: Final = (
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any free port.")
 @click.option("--store", metavar="URL", help="Use this store instead of the object's own, such as sqlite:///runs.db")
+@click.option(
+    "--beacon",
+    metavar="[HOST:]PORT",
+    help="Answer there also while the event loop is blocked, so that clients can tell busy from gone; 0 is any port.",
+)
+@click.option(
+    "--beacon-process",
+    is_flag=True,
+    help="Answer at the beacon from a process of its own, also while one call keeps Python to itself.",
+)
 @click.option("--verbose", is_flag=True, help="Log what happens to runs, not only what goes wrong.")
-def serve(target: str, host: str, port: int, store: str | None, *, verbose: bool) -> int:
+def serve(
+    target: str, host: str, port: int, store: str | None, beacon: str | None, *, beacon_process: bool, verbose: bool
+) -> int:
     """Serve the Outlast object that MODULE:ATTRIBUTE names.
 
     The routes are at the root, the page too. SIGTERM sends the readers away, lets runs finish, hands the others off and
@@ -57,15 +71,17 @@ def serve(target: str, host: str, port: int, store: str | None, *, verbose: bool
     """
     configure_logs(verbose=verbose)
     outlast = load(target)
-    if store is not None:
-        outlast.reconfigure(store=store)
+    outlast.reconfigure(store=store, beacon=beacon, beacon_process=beacon_process or None)
     place = resolve(host, port)
+    bind_beacon(outlast, host)
     check_exposure(outlast, place)
     listener = listen(place)
 
     async def greet() -> None:
+        beacon = "" if outlast.beacon is None else f" Its beacon is at port {outlast.beacon}."
         click.echo(
-            f"Outlast serves {address_of(listener)} (the page too). Its runs are {kept(outlast)}. Ctrl-C stops it."
+            f"Outlast serves {address_of(listener)} (the page too).{beacon} "
+            f"Its runs are {kept(outlast)}. Ctrl-C stops it."
         )
 
     return run(outlast, listener, greet)
@@ -75,6 +91,13 @@ def configure_logs(*, verbose: bool) -> None:
     """Let warnings, or everything that happens to runs, be written to standard error."""
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def bind_beacon(outlast: Outlast, host: str) -> None:
+    """Let a beacon that was given a port alone listen where the server does."""
+    place = beacons.Place.parse(outlast.settings.beacon) if outlast.settings.beacon else None
+    if place is not None and place.host is None:
+        outlast.reconfigure(beacon=str(beacons.Place(host=host, port=place.port)))
 
 
 def kept(outlast: Outlast) -> str:

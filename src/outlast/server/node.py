@@ -88,6 +88,7 @@ class Node:
     ) -> None:
         self.id = conditions.mint()
         self.pulse = Pulse()
+        self.pulse.listen(self._beat)
         self._store = store
         self._workers = workers
         self._conditions = conditions
@@ -140,14 +141,15 @@ class Node:
                     tasks.create_task(outbox.run(), name="outbox"),
                     tasks.create_task(sweeper.run(), name="sweeper"),
                     tasks.create_task(Expiry(runs, self._conditions).run(), name="expiry"),
-                    tasks.create_task(self.pulse.run(self._beat), name="pulse"),
                 ]
+                pulse = tasks.create_task(self.pulse.run(), name="pulse")
                 on_started()
                 await self._drain.begun.wait()  # no deadline: a node works until it is told to leave
                 report(NodeDraining(node=self.id, runs=self.held))
                 relieve = partial(self._relieve, send_away)
                 looking = look_for_relief(runs, self.id, on_look=relieve, report=report)
                 await self._leave([*loops, tasks.create_task(looking, name="relief")], send_away)
+                pulse.cancel()  # not before: who looks at it would take the end of a drain for a loop that is blocked
             report(NodeStopped(node=self.id, finished=self._drain.finished, handed_off=self._drain.handed_off))
         finally:
             self._drain.end()

@@ -13,12 +13,18 @@ class Pulse:
 
     def __init__(self) -> None:
         self.lag = 0.0
+        self._listeners: list[Callable[[float], None]] = []
 
-    async def run(self, on_beat: Callable[[float], None]) -> None:
-        """Beat until cancelled, telling `on_beat` the loop's time."""
+    def listen(self, on_beat: Callable[[float], None]) -> None:
+        """Tell `on_beat` the loop's time at every beat from now on."""
+        self._listeners.append(on_beat)
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due_at = loop.time() + BEAT_EVERY
             await asyncio.sleep(BEAT_EVERY)
             self.lag = max(0.0, loop.time() - due_at)
-            on_beat(loop.time())
+            for on_beat in self._listeners:
+                on_beat(loop.time())

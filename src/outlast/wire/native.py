@@ -151,9 +151,14 @@ def stored_in(frame: bytes, *, epoch: int, time: float) -> StoredEvent:
     return replace(stored, epoch=epoch, time=time)
 
 
-def hello(*, boot_id: str, heartbeat: float, head: Cursor) -> bytes:
-    """Return the first bytes of a stream: a comment for proxies, then who speaks and where the log stands."""
+def hello(*, boot_id: str, heartbeat: float, head: Cursor, beacon: int | None = None) -> bytes:
+    """Return the first bytes of a stream: a comment for proxies, then who speaks and where the log stands.
+
+    `beacon` is the port of the one who speaks, if there is one.
+    """
     said: dict[str, JSON] = {"boot_id": boot_id, "protocol": PROTOCOL, "heartbeat": heartbeat, "head": str(head)}
+    if beacon is not None:
+        said["beacon"] = beacon
     return sse.HELLO_COMMENT + _control("hello", said)
 
 

@@ -41,6 +41,7 @@ PARTING: Final = 1.0
 class Hub:
     """Serves readers while `run` runs. `lag` tells the loop's in seconds, `heartbeat` is in seconds.
 
+    `beacon` tells the port of this process's beacon, None where there is none.
     `report` is told what becomes of them, also by those who read a log without staying.
     """
 
@@ -53,11 +54,13 @@ class Hub:
         lag: Callable[[], float],
         report: Report,
         heartbeat: float = HEARTBEAT,
+        beacon: Callable[[], int | None] = lambda: None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.report = report
         self._around = Surroundings(store=store, policy=policy, lag=lag, report=report, heartbeat=heartbeat)
         self._boot_id = boot_id
+        self._beacon = beacon
         self._room = Room(logs=store.logs, report=report, jitter=jitter)
         self._feeds: dict[str, Feed] = {}
         self._pumps: dict[str, asyncio.Task[None]] = {}
@@ -131,7 +134,8 @@ class Hub:
 
         Raises `NotStarted` while the hub's `run` does not run.
         """
-        opening = native.hello(boot_id=self._boot_id, heartbeat=self._around.heartbeat, head=place.head.cursor)
+        heartbeat, beacon = self._around.heartbeat, self._beacon()
+        opening = native.hello(boot_id=self._boot_id, heartbeat=heartbeat, head=place.head.cursor, beacon=beacon)
         if place.gap is not None:
             opening += native.gap_frame(place.gap, place.bridge)
         self._check_started()
