@@ -227,6 +227,21 @@ test("a hole is never handed over", async () => {
   );
 });
 
+test("an end is not believed while the last events are missing", async () => {
+  await serving(
+    [
+      whole(hello + stored(1, "text", "a") + end),
+      whole(hello + stored(2, "text", "b") + stored(3, "run.completed", {}) + end),
+    ],
+    async (url, asked) => {
+      const { seqs, links } = await followed(url);
+      assert.deepEqual(seqs, [1, 2, 3]);
+      assert.equal(links[2].reason, "the stream is not what it should be");
+      assert.deepEqual(asked, [null, `1-${chain}`]);
+    },
+  );
+});
+
 test("the cursor moves only when the next item is asked for", async () => {
   await serving([whole(hello + RUN + end)], async (url) => {
     const { follow } = await followed(url, {}, (item) => item.kind === "events");
@@ -254,15 +269,15 @@ test("the pauses are spread over the upper half of their step", async () => {
 
 test("an event or a heartbeat brings the pause back to its first step", async () => {
   const nothing = whole(hello);
-  const some = [stored(1, "text", "a"), control("heartbeat", {})];
-  for (const sign of some) {
-    await serving(
-      [nothing, nothing, whole(hello + sign), whole(hello + sign.replace("1-", "2-") + end)],
-      async (url) => {
-        const { clock } = await followed(url);
-        assert.deepEqual(clock.pauses, [500, 1000, 500]);
-      },
-    );
+  const some = [
+    [stored(1, "text", "a"), stored(2, "text", "b") + stored(3, "run.completed", {})],
+    [control("heartbeat", {}), RUN],
+  ];
+  for (const [sign, rest] of some) {
+    await serving([nothing, nothing, whole(hello + sign), whole(hello + rest + end)], async (url) => {
+      const { clock } = await followed(url);
+      assert.deepEqual(clock.pauses, [500, 1000, 500]);
+    });
   }
 });
 

@@ -1,19 +1,26 @@
-"""A reader over real sockets, whose connections are cut at every byte."""
+"""A reader over real sockets: its connections are cut at every byte, replaced, robbed, and their server restarts."""
 
 import asyncio
+import random
 import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
 
 import httpx2
 import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outlast import Cursor, Event, ReceivedEvent, follow
+from outlast.client.follow import LinkState, Waiting
+from outlast.client.link import Trouble
+from outlast.client.received import Received
 from outlast.log.cursor import chain, origin
 from outlast.log.event import StoredEvent
+from outlast.testing.asgi import StreamingTransport
 from outlast.wire import native
+from tests.stage import BASE, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
@@ -73,8 +80,7 @@ class CuttingPeer:
             writer.write((b"\r\n" if body else b"") + b"0\r\n\r\n")
         await writer.drain()
         if how == 2:
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
+            reset(writer)
 
 
 @asynccontextmanager
@@ -115,3 +121,193 @@ async def test_however_a_stream_is_cut_a_reader_sees_each_event_once_and_in_orde
             ):
                 assert [(each.cursor, each.event) for each in received] == list(zip(PLACES, SAID, strict=True)), place
     assert set(cutting.cursors.values()) == {"0", *(str(place) for place in PLACES[:-1])}
+
+
+# ---- a server that is replaced, and one that restarts -------------------------------------------
+
+
+async def asked(reader: asyncio.StreamReader) -> Cursor:
+    """Return the cursor that a request asks from."""
+    request = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    return Cursor.parse(request.partition("last-event-id: ")[2].partition("\r\n")[0])
+
+
+def chunk(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection as a machine does that knows nothing of it any more."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a reader come back after a hundredth of a second: how long it waits is told elsewhere, on virtual time."""
+    monkeypatch.setattr("outlast.client.follow.BASE", 0.01)
+    monkeypatch.setattr("outlast.client.follow.CAP", 0.05)
+
+
+class Overlapping:
+    """Sends its reader away after three events, and goes on talking on the old connection while the new one is up."""
+
+    def __init__(self, ending: str) -> None:
+        self.cursors: list[Cursor] = []
+        self._ending = ending
+        self._replaced = asyncio.Event()
+        self._late = asyncio.Event()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        cursor = await asked(reader)
+        self.cursors.append(cursor)
+        if len(self.cursors) == 1:
+            writer.write(HEAD + chunk(HELLO + b"".join(FRAMES[:3]) + native.drain(0.0, retry=0.0)))
+            await self._replaced.wait()
+            await self._talk_on(writer)
+            return
+        writer.write(HEAD + chunk(HELLO + b"".join(FRAMES[cursor.seq : 6])))
+        await writer.drain()
+        self._replaced.set()
+        await self._late.wait()
+        writer.write(chunk(b"".join(FRAMES[6:])) + b"0\r\n\r\n")
+        writer.close()
+
+    async def _talk_on(self, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):  # nobody listens any more
+            for body in (b"".join(FRAMES[:8]), b"event: nonsense\ndata: {\n\n", native.end(PLACES[2])):
+                writer.write(chunk(body))
+                await writer.drain()
+        with suppress(OSError):
+            if self._ending == "reset":
+                reset(writer)
+            writer.close()
+            await writer.wait_closed()
+        self._late.set()
+
+
+@pytest.mark.case(47)
+@pytest.mark.parametrize("ending", ["reset", "finished"])
+@pytest.mark.usefixtures("at_once")
+async def test_late_bytes_and_the_late_close_of_a_replaced_connection_change_nothing(ending: str) -> None:
+    overlapping = Overlapping(ending)
+    async with await asyncio.start_server(overlapping, "127.0.0.1", 0) as server, httpx2.AsyncClient() as client:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        received = await read(url, 1, client)
+    assert [(each.cursor, each.event) for each in received] == list(zip(PLACES, SAID, strict=True))
+    assert overlapping.cursors == [Cursor(0, None), PLACES[2]]
+
+
+class Restarting:
+    """A server with several lives at one port: each tells a little more to whoever comes, and ends in the midst."""
+
+    def __init__(self, *, lives: int, dice: random.Random) -> None:
+        self.connections = 0
+        self.most = 0
+        self.left = lives
+        self.port = 0
+        self._dice = dice
+        self._open = 0
+        self._server: asyncio.Server | None = None
+
+    async def begin(self) -> None:
+        """Begin the next life."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._open += 1
+        self.most = max(self.most, self._open)
+        cursor = await asked(reader)
+        whole = HELLO + b"".join(FRAMES[cursor.seq :])
+        self.left -= 1
+        last = self.left == 0
+        place = len(whole) if last else len(HELLO) + len(FRAMES[cursor.seq]) + self._dice.randrange(400)
+        writer.write(HEAD + chunk(whole[:place]) + (b"0\r\n\r\n" if last else b""))
+        await writer.drain()
+        assert self._server is not None
+        self._server.close()
+        if not last and self._dice.random() < 0.5:
+            reset(writer)
+        else:
+            writer.write_eof()
+            await reader.read()  # until its reader has closed it too: the time limit of the test bounds it
+            writer.close()
+        self._open -= 1
+
+
+@pytest.mark.case(135)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("at_once")
+async def test_a_server_that_restarts_never_sees_two_connections_of_a_reader_and_nothing_comes_twice(seed: int) -> None:
+    restarting, restarts = Restarting(lives=7, dice=random.Random(seed)), set[asyncio.Task[None]]()
+
+    def restart(state: LinkState) -> None:
+        if isinstance(state, Waiting) and state.trouble is Trouble.UNREACHABLE:  # it has met the closed port
+            restarts.add(asyncio.create_task(restarting.begin()))
+
+    await restarting.begin()
+    async with httpx2.AsyncClient() as client:
+        received = await collect(follow(f"http://127.0.0.1:{restarting.port}", "r1", client=client, on_state=restart))
+    assert [each.cursor for each in received] == list(PLACES), f"seed {seed}"
+    assert (restarting.connections, restarting.most, restarting.left, len(restarts)) == (7, 1, 0, 6), f"seed {seed}"
+
+
+# ---- a proxy that loses what came last ----------------------------------------------------------
+
+
+class Lossy:
+    """Stands before an application, and loses frames of the first stream by what is in them."""
+
+    def __init__(self, app: ASGIApp, *lost: bytes) -> None:
+        self._app = app
+        self._lost = lost
+        self.streams = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_stream = scope["path"].endswith("/events")
+        self.streams += is_stream
+        if not is_stream or self.streams > 1:
+            await self._app(scope, receive, send)
+            return
+
+        async def robbed(message: Message) -> None:
+            frames = message.get("body", b"").split(b"\n\n")
+            kept = [frame for frame in frames if not any(lost in frame for lost in self._lost)]
+            await send({**message, "body": b"\n\n".join(kept)} if "body" in message else message)
+
+        await self._app(scope, receive, robbed)
+
+
+@pytest.mark.case(9)
+@pytest.mark.parametrize("rejoined", [False, True], ids=["live", "rejoined"])
+@pytest.mark.parametrize("lost", [("final",), ("final", "run.completed")], ids=["the last state", "and the terminal"])
+@pytest.mark.usefixtures("at_once")
+async def test_a_reader_whose_last_state_was_lost_on_the_way_ends_with_the_servers(
+    lost: tuple[str, ...], *, rejoined: bool
+) -> None:
+    async with staged() as stage, site(stage) as here:
+        lossy = Lossy(here.app, *map(str.encode, lost))
+        run = await stage.active()
+        before = await stage.say(run, "a", Event("state", "first"))
+        transport = StreamingTransport(lossy)
+        async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
+            stream = follow(BASE, "r1", client=client, after=before if rejoined else None)
+            following = asyncio.create_task(collect(stream))
+            while not here.hub.readers:
+                await asyncio.sleep(0)
+            await stage.say(run, Event("state", "final"))
+            await stage.settle(run)
+            received = await following
+            final = (await client.get("/runs/r1/snapshot")).json()["events"]
+            status = (await client.get("/runs/r1")).json()
+    states = [each.data for each in received if each.type == "state"]
+    assert states == (["final"] if rejoined else ["first", "final"])
+    assert states[-1] == [event["data"] for event in final if event["type"] == "state"][-1]
+    assert str(received[-1].cursor) == status["head"]
+    assert lossy.streams == 2
+
+
+async def collect(received: AsyncIterator[Received]) -> list[ReceivedEvent]:
+    return [each async for each in received if isinstance(each, ReceivedEvent)]

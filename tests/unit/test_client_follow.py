@@ -228,6 +228,38 @@ async def test_a_skipped_event_is_asked_for_again() -> None:
     assert peer.troubles == [Trouble.SKIPPED]
 
 
+@pytest.mark.case(9)
+@pytest.mark.parametrize("dropped", [{9}, {9, 10}, {10}], ids=["the last state", "and the terminal", "the terminal"])
+@pytest.mark.parametrize("asked", [{}, {"after": PLACES[3]}, {"types": ["text"]}], ids=["live", "rejoined", "a view"])
+async def test_an_end_is_not_believed_while_the_last_events_are_missing(dropped: set[int], asked: Any) -> None:
+    first = asked.get("after", Cursor(0, None)).seq + 1
+    end = control("end", head=str(PLACES[-1]))
+    lossy = [frame(seq) for seq in range(first, len(SAID) + 1) if seq not in dropped]
+    peer = Peer(stream(HELLO, *lossy, end, then="hang"), stream(HELLO, *frames(min(dropped)), end, then="hang"))
+    seen = await seqs(peer.follow(**asked))
+    if "types" in asked and 10 not in dropped:
+        assert (seen, len(peer.times)) == ([*ALL[:8], 10], 1)  # to a view a number that is left out is no hole
+    else:
+        assert seen == ALL[first - 1 :]
+        assert peer.cursors[1] == str(PLACES[min(dropped) - 2])
+        assert peer.troubles == [Trouble.SKIPPED]
+
+
+@pytest.mark.parametrize("head", ["soon", 7, None], ids=str)
+async def test_an_end_that_does_not_tell_its_place_is_believed(head: Any) -> None:
+    peer = Peer(stream(HELLO, *frames(1, 9), control("end", head=head), then="hang"))
+    assert await seqs(peer.follow()) == ALL[:9]
+
+
+async def test_an_end_that_comes_again_without_the_last_events_ends_the_follow() -> None:
+    peer = Peer(stream(HELLO, *frames(1, 9), control("end", head=str(PLACES[-1])), then="hang"))
+    taken: list[int] = []
+    with pytest.raises(WireError, match="left out"):
+        await take_into(taken, peer.follow())
+    assert taken == ALL[:9]
+    assert len(peer.times) == 2
+
+
 async def test_an_event_that_is_skipped_again_ends_the_follow() -> None:
     peer = Peer(stream(*frames(1, 3), *frames(5), then="hang"))
     taken: list[int] = []
@@ -382,6 +414,17 @@ async def test_a_silent_connection_is_given_up_after_two_and_a_half_heartbeats(t
 async def test_heartbeats_keep_a_silent_run_connected() -> None:
     beats = [part for _ in range(30) for part in (BEAT, BEATING)]
     peer = Peer(stream(HELLO, *beats, *frames(1), then="hang"))
+    assert await seqs(peer.follow()) == ALL
+    assert len(peer.times) == 1
+
+
+@pytest.mark.case(47)
+@pytest.mark.parametrize(
+    "byte", [b":", b"x", b"\xff", b"\n"], ids=["a comment's", "a word's", "no text's", "a line's end"]
+)
+async def test_any_byte_is_a_sign_of_life_whatever_it_is_good_for(byte: bytes) -> None:
+    signs = [part for _ in range(20) for part in (BEATS * BEAT - 1, byte)]
+    peer = Peer(stream(HELLO, *frames(1, 3), *signs, b"\n\n", *frames(4), then="hang"))
     assert await seqs(peer.follow()) == ALL
     assert len(peer.times) == 1
 

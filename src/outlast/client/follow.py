@@ -4,8 +4,8 @@ Rules:
 1. The cursor is ours, not the connection's. It moves when the reader comes back for the next item, so an exception
    in the reader's code leaves it before the event that was being handled.
 2. Nothing of a frame that broke off is used; what comes again after a reconnection is dropped by its number.
-3. A number that was skipped is never passed over: the events are asked for again, and where the peer skips them a
-   second time it does not keep to the wire, and the follow ends.
+3. A number that was skipped is never passed over, not even by an end that is told behind it: the events are asked for
+   again, and where the peer skips them a second time it does not keep to the wire, and the follow ends.
 4. Silence counts only while we wait for bytes. A slow reader slows the server down and costs no connection.
 5. Only proof of life ends a backoff: an event that the reader took, or a heartbeat. A server that accepts and hangs
    up is tried ever more rarely.
@@ -251,11 +251,15 @@ class _Reader:
             return None
         if received.seq == self._cursor.seq + 1 or not self._is_dense:
             return received
+        self._ask_again()
+        return None
+
+    def _ask_again(self) -> None:
+        """Lose the connection that left something out. Raises `WireError` where another one left out the same."""
         if self._skipped_at == self._cursor:
             raise WireError(f"The peer left out what follows {self._cursor}, and did so again when asked for it.")
         self._skipped_at = self._cursor
         self._lost = Lost(Trouble.SKIPPED)
-        return None
 
     def _hear(self, control: native.Control) -> ReceivedGap | _Unbridged | None:
         """Take in a control frame; one that this version does not know says nothing to it (M3)."""
@@ -273,7 +277,7 @@ class _Reader:
             case "drain":
                 self._lost = Lost(Trouble.DRAINING, pause=_share(control.said.get("spread"), self._jitter()))
             case "end":
-                self._over = True
+                self._end_at(control.said.get("head"))
             case "gap":
                 return self._gap(control.said)
             case _:
@@ -286,13 +290,25 @@ class _Reader:
             return None
         return _Unbridged(gap) if "snapshot" not in said and "snapshot_url" in said else gap
 
+    def _end_at(self, head: JSON) -> None:
+        """Be over, unless the terminal event, which every view shows, was left out on the way."""
+        if _place(head).seq > self._cursor.seq:
+            self._ask_again()
+        else:
+            self._over = True
+
     def _move_to(self, head: JSON) -> None:
         """Move behind what was left out: all that we asked for has come, up to there."""
-        if self._is_dense or not isinstance(head, str):
-            return
-        with suppress(CursorInvalid):
-            place = Cursor.parse(head)
-            self._cursor = place if place.seq > self._cursor.seq else self._cursor
+        place = _place(head)
+        if not self._is_dense and place.seq > self._cursor.seq:
+            self._cursor = place
+
+
+def _place(head: JSON) -> Cursor:
+    """Return the place that a control frame tells; the start of the log where it tells none."""
+    with suppress(CursorInvalid):
+        return Cursor.parse(head if isinstance(head, str) else "")
+    return Cursor(0, None)
 
 
 def _share(spread: object, jitter: float) -> float:

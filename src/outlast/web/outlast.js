@@ -273,7 +273,11 @@ export class Follow {
         const item = found.kind === "gap" ? await this.#bridge(found.data, signal) : found;
         if (item === null) continue;
         yield item;
-        if (item.kind === "control" && item.name === "end") return { ended: true };
+        if (item.kind === "control" && item.name === "end") {
+          const ahead = seqOf(String(item.data.head)) > seqOf(this.cursor);
+          if (ahead && !this.#terminal) throw new SyntaxError("a hole before the end");
+          return { ended: true };
+        }
       }
       if (parser.retry !== null) this.#floor = Math.max(this.#floor, parser.retry);
       if (parser.overflowed) {
