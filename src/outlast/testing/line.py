@@ -28,7 +28,8 @@ PIECE: Final = 16 * 1024
 """Bytes taken at once."""
 TICK: Final = 0.05
 """Seconds between two pieces of a line with a bandwidth: fine enough to look like a flow."""
-_LINGER: Final = struct.pack("ii", 1, 0)  # to close is then to reset
+LINGER: Final = struct.pack("ii", 1, 0)
+"""With it to close a socket is to reset its connection."""
 
 
 class Connection:
@@ -250,5 +251,5 @@ class Bell:
 def close(peer: socket.socket, *, reset: bool) -> None:
     """Let go of a socket, by a FIN or a reset."""
     if reset:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
     peer.close()

@@ -1,0 +1,160 @@
+"""A reader over real sockets, whose connections are cut at every byte, swallowed, held and refused."""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from enum import Enum, auto
+from itertools import accumulate
+
+import httpx2
+import pytest
+
+from outlast import Cursor, ReceivedEvent, follow
+from outlast.client.follow import LinkState, Waiting
+from outlast.client.link import Trouble
+from outlast.client.received import Received
+from outlast.testing.network import BlackHole, Cut, Fault, Refuse, Stall, Way
+from outlast.testing.peer import Answer, Asked, Hold, Raw, ScriptedPeer
+from outlast.testing.proxy import FaultProxy
+from tests.integration.stream import FRAMES, HEAD, HELLO, PLACES, SAID, TEXTS, WHOLE
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual, pytest.mark.timeout(180), pytest.mark.fault("X15")]
+
+BEGINNING = HEAD + b"%x\r\n" % len(WHOLE)  # before the first byte of the body
+BORDERS = list(accumulate(map(len, FRAMES), initial=len(BEGINNING + HELLO)))
+TOGETHER = 128  # readers at the same time: the pool of their client grows slow with many connections
+
+
+def is_whole(received: Sequence[Received]) -> bool:
+    """Tell whether this is what was said, each event once and in order."""
+    taken = [(each.cursor, each.event) for each in received if isinstance(each, ReceivedEvent)]
+    return len(taken) == len(received) and taken == list(zip(PLACES, SAID, strict=True))
+
+
+def after(asked: Asked) -> bytes:
+    """Return the stream that a request asks for."""
+    return HELLO + b"".join(FRAMES[Cursor.parse(asked.headers.get("last-event-id", "")).seq :])
+
+
+# ---- cut at every byte -----------------------------------------------------------------------------------------------
+
+
+class Ending(Enum):
+    """How an answer breaks off: its connection closed, reset, or it ends in peace in the middle of a frame."""
+
+    FIN = auto()
+    RESET = auto()
+    PEACE = auto()
+
+
+def telling() -> list[int]:
+    """Return the places around the borders of frames of every kind, and some in every frame and in the head."""
+    borders = [*BORDERS[: len(TEXTS) + 2], *BORDERS[-3:]]
+    near = {border + offset for border in borders for offset in range(-2, 3)}
+    return sorted((near | set(range(0, BORDERS[-1], 41))) & set(range(BORDERS[-1])))
+
+
+def answer(body: bytes) -> Raw:
+    chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+    return Raw(steps=[HEAD + chunk + b"0\r\n\r\n"])
+
+
+async def read_cut(peer: ScriptedPeer, place: int, ending: Ending, client: httpx2.AsyncClient) -> None:
+    """Read through an answer that breaks off after `place` bytes, and judge what was seen of it."""
+    cut = [] if ending is Ending.PEACE else [Cut(place, reset=ending is Ending.RESET)]
+
+    def each(number: int) -> Iterable[Fault]:
+        return cut if number == 1 else ()
+
+    async with FaultProxy("127.0.0.1", peer.port, each=each) as proxy:
+        received = [each async for each in follow(proxy.url, str(place), client=client, jitter=lambda: 0.0)]
+        assert is_whole(received), place
+        assert proxy.traffic.accepted == 2, place
+
+
+@pytest.mark.case(41, 43, 87)
+@pytest.mark.parametrize("ending", list(Ending))
+@pytest.mark.parametrize(
+    "places",
+    [
+        pytest.param(telling(), id="at telling places"),
+        pytest.param(range(BORDERS[-1]), id="at every byte", marks=pytest.mark.long),
+    ],
+)
+async def test_however_a_stream_is_cut_a_reader_sees_each_event_once_and_none_of_a_cut_frame(
+    places: Sequence[int], ending: Ending
+) -> None:
+    assert len(WHOLE) >= 4096
+    begun: dict[int, list[int]] = {place: [] for place in places}
+
+    def script(asked: Asked) -> Raw:
+        place = int(asked.path.split("/")[2])
+        begun[place].append(Cursor.parse(asked.headers.get("last-event-id", "")).seq)
+        if ending is Ending.PEACE and len(begun[place]) == 1:
+            return answer(WHOLE[: max(place - len(BEGINNING), 0)])
+        return answer(after(asked) if place % 2 else WHOLE)  # by turns what was asked for, and everything once more
+
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+    async with ScriptedPeer(script) as peer, httpx2.AsyncClient(limits=limits) as client:
+        for first in range(0, len(places), TOGETHER):
+            async with asyncio.TaskGroup() as readers:
+                for place in places[first : first + TOGETHER]:
+                    readers.create_task(read_cut(peer, place, ending, client))
+    for place, (*first, last) in begun.items():
+        complete = max(bisect_right(BORDERS, place) - 1, 0)  # frames: a cut one comes again
+        assert first in ([0], []), place  # a cut at the first byte may come before the request
+        assert last == complete or (ending is Ending.RESET and last < complete), place  # it may overtake the bytes
+
+
+# ---- swallowed, held, refused ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_cut", "troubles"),
+    [
+        pytest.param(BlackHole(), False, {Trouble.SILENT}, id="a black hole"),
+        pytest.param(BlackHole(Way.DOWN), False, {Trouble.SILENT}, id="a black hole downwards"),
+        pytest.param(BlackHole(Way.UP), True, {Trouble.BROKEN, Trouble.SILENT}, id="a black hole upwards"),
+        pytest.param(Stall(), False, {Trouble.SILENT}, id="held"),
+        pytest.param(Refuse(), True, {Trouble.BROKEN, Trouble.UNREACHABLE}, id="refused"),
+        pytest.param(Refuse(listening=True), True, {Trouble.BROKEN, Trouble.UNREACHABLE}, id="reset when it comes"),
+    ],
+)
+@pytest.mark.parametrize("known", [0, 1, 20, len(SAID) - 1])
+async def test_through_a_network_that_says_nothing_a_reader_comes_back_and_sees_each_event_once(
+    fault: Fault | Refuse, is_cut: bool, troubles: set[Trouble], known: int
+) -> None:
+    met: list[Trouble] = []
+    half = len(FRAMES[known]) // 2
+
+    def script(asked: Asked) -> Answer:
+        if len(peer.asked) == 1:  # up to the middle of a frame, and no more
+            return Answer(body=[HELLO + b"".join(FRAMES[:known]) + FRAMES[known][:half], Hold()])
+        return Answer(body=[after(asked)])
+
+    async with ScriptedPeer(script) as peer, FaultProxy("127.0.0.1", peer.port) as proxy:
+
+        def on_state(state: LinkState) -> None:
+            if isinstance(state, Waiting):
+                met.append(state.trouble)
+                if len(met) == 3:
+                    proxy.lift()
+
+        async def fail() -> None:
+            arrived = len(HELLO + b"".join(FRAMES[:known])) + half
+            await proxy.until(lambda traffic: traffic.down >= arrived)
+            proxy.impose(fault)
+            if is_cut:
+                proxy.cut()
+
+        failing = asyncio.create_task(fail())
+        async with aclosing(follow(proxy.url, "run", on_state=on_state, jitter=lambda: 0.0)) as stream:
+            received = [each async for each in stream]
+        await failing
+        assert is_whole(received)
+        assert set(met) <= troubles
+        assert len(met) == 3
+        assert [each.headers.get("last-event-id", "0") for each in peer.asked[1:]] == [
+            str(PLACES[known - 1]) if known else "0"
+        ] * len(peer.asked[1:])
