@@ -1,0 +1,155 @@
+"""The rules about what is wanted, and about hints: a person, the network, a sleep, other credentials.
+
+A hint is a trigger and never the truth: it makes the machine ask, or try, and only a connection's own end ends it.
+"""
+
+from outlast.supervision.attempts import Outcome, afresh, attempt, release
+from outlast.supervision.change import changed
+from outlast.supervision.inputs import Close, Rest, Want, WentOffline, Woken
+from outlast.supervision.ladder import Ladder
+from outlast.supervision.link import Current, Intent, Link, Moment, Stage, Suspicion
+from outlast.supervision.phase import WAKES, Wakeup
+from outlast.supervision.profile import REPLACING_EVERY
+from outlast.supervision.questions import ask_whether_there
+
+# ---- intent ---------------------------------------------------------------------------------------
+
+
+def begin(link: Link, _want: Want, at: Moment) -> Outcome:
+    """Want the link, and try at once."""
+    return attempt(changed(link, intent=Intent.WANTED), at)
+
+
+def rest(link: Link, _rest: Rest, _at: Moment) -> Outcome:
+    """Let go of everything until somebody wants the link again."""
+    return _end(link, Intent.NONE)
+
+
+def close(link: Link, _close: Close, _at: Moment) -> Outcome:
+    """Let go of everything for good."""
+    return _end(link, Intent.CLOSED)
+
+
+# ---- the network ----------------------------------------------------------------------------------
+
+
+def note(link: Link, said: Woken | WentOffline, _at: Moment) -> Outcome:
+    """Note whether there is a network."""
+    return changed(link, online=isinstance(said, Woken)), ()
+
+
+def connect(link: Link, _online: Woken, at: Moment) -> Outcome:
+    """Try now that there is a network."""
+    return attempt(changed(link, online=True), at)
+
+
+def halt(link: Link, _offline: WentOffline, _at: Moment) -> Outcome:
+    """Let go of the attempt or the wait, unless the server is on this machine."""
+    halted = changed(link, online=False)
+    return (halted, ()) if link.is_local else release(halted)
+
+
+def suspect(link: Link, _offline: WentOffline, at: Moment) -> Outcome:
+    """Probe where the link still speaks or needs no network, otherwise let go of it."""
+    current, suspected = _current(link), changed(link, online=False)
+    if link.is_local or at.now - current.heard_at < current.heartbeat:
+        return (suspected, ()) if link.is_replacing else ask_whether_there(suspected, at, within=link.profile.probe)
+    return release(suspected)
+
+
+def reroute(link: Link, _changed: Woken, at: Moment) -> Outcome:
+    """Replace the link, or restart the attempt, without a probe and on the same rung, at most once in two seconds."""
+    if link.retry_at is not None:
+        return link, ()  # a wait is never shortened by this
+    if link.replaced_at is not None and at.now - link.replaced_at < REPLACING_EVERY:
+        return changed(link, path_changed=True), ()
+    return attempt(changed(_doomed(link, at), replaced_at=at.now, path_changed=False), at)
+
+
+# ---- people and sleep -----------------------------------------------------------------------------
+
+
+def forgive(link: Link, _woken: Woken, _at: Moment) -> Outcome:
+    """Begin the ladder anew, and go on waiting for the network."""
+    return changed(link, ladder=Ladder()), ()
+
+
+def insist(link: Link, _woken: Woken, at: Moment) -> Outcome:
+    """Try at once with the ladder anew; a link is kept until the new one is ready."""
+    return afresh(link, at)
+
+
+def remember(link: Link, _woken: Woken, _at: Moment) -> Outcome:
+    """Remember that somebody looks: should the attempt fail, the next one does not wait, once."""
+    assert link.candidate is not None, "an attempt is in flight"
+    return changed(link, candidate=changed(link.candidate, woken=True)), ()
+
+
+def restart(link: Link, _woken: Woken, at: Moment) -> Outcome:
+    """Begin the attempt anew under its number."""
+    return attempt(link, at)
+
+
+def hurry(link: Link, _woken: Woken, at: Moment) -> Outcome:
+    """End the wait and begin the ladder anew, never before the time that the server asked for."""
+    if link.ladder.floor > at.now:
+        return changed(link, retry_at=link.ladder.floor, ladder=changed(link.ladder, failures=0)), ()
+    return afresh(link, at)
+
+
+def hasten(link: Link, woken: Woken, at: Moment) -> Outcome:
+    """Remember that somebody looks; where the replacement waits, end its wait."""
+    return remember(link, woken, at) if link.candidate is not None else hurry(link, woken, at)
+
+
+def look(link: Link, woken: Woken, at: Moment) -> Outcome:
+    """Probe the link; after a long absence replace it instead."""
+    if woken.seconds >= link.profile.absence:
+        return afresh(_doomed(link, at), at)
+    return ask_whether_there(link, at, within=link.profile.probe)
+
+
+def revive(link: Link, woken: Woken, at: Moment) -> Outcome:
+    """After a short sleep probe anew and with less patience; after a long one replace the link."""
+    if woken.seconds >= link.profile.absence:
+        return afresh(_doomed(link, at), at)
+    awake = changed(link, current=changed(_current(link), suspicion=None))  # an answer may have been slept through
+    return ask_whether_there(awake, at, within=link.profile.short_probe)
+
+
+# ---- other circumstances --------------------------------------------------------------------------
+
+
+def renew(link: Link, _changed: Woken, at: Moment) -> Outcome:
+    """Replace a link that an account is bound to."""
+    return attempt(changed(link, must_move=True), at) if link.account_bound else (link, ())
+
+
+def unblock(link: Link, woken: Woken, at: Moment) -> Outcome:
+    """Try at once where this wakeup ends this block."""
+    block = link.block
+    assert block is not None, "it is blocked"
+    heard = changed(link, online=link.online or woken.wakeup is Wakeup.ONLINE)
+    return afresh(heard, at) if woken.wakeup in WAKES[block] else (heard, ())
+
+
+def _end(link: Link, intent: Intent) -> Outcome:
+    bare, commands = release(link)
+    ended = changed(
+        bare, intent=intent, ladder=Ladder(), block=None, trouble=None, lost_at=None, replaced_at=None, young_deaths=0
+    )
+    return ended, commands
+
+
+def _doomed(link: Link, at: Moment) -> Link:
+    """Return the link with its connection as good as dead: nothing but its own voice speaks for it any more."""
+    if link.current is None:
+        return link
+    doom = Suspicion(stage=Stage.TRIAGE, asked_at=at.now, until=at.now, silent=True)
+    current = changed(link.current, suspicion=doom, witness=None, busy_since=None, gathered_at=None)
+    return changed(link, current=current)
+
+
+def _current(link: Link) -> Current:
+    assert link.current is not None, "the table calls this where there is a link"
+    return link.current

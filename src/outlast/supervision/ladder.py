@@ -1,0 +1,34 @@
+"""How long to stay away after failures: rungs, spread over a herd, never earlier than the server asked."""
+
+import math
+from dataclasses import dataclass
+
+from outlast.supervision.profile import LONGEST_ADVICE, Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """Where a link stands on its ladder.
+
+    `failures` counts from 0 since the last reset; `spread` is the server's advice over how many seconds its clients
+    come back; `floor` is the time before which it wants to see none of them. Source: K5, K16, K17.
+    """
+
+    failures: int = 0
+    spread: float = 0.0
+    floor: float = 0.0
+
+    def wait(self, profile: Profile, *, now: float, jitter: float) -> float:
+        """Return the seconds to the next attempt; `jitter` in [0, 1) picks the place where it may fall."""
+        rung = profile.ladder[min(max(self.failures, 1), len(profile.ladder)) - 1]
+        asked = min(self.spread * 2.0 ** min(self.failures, 16), LONGEST_ADVICE)
+        away = max(self.floor - now, 0.0)
+        if profile.jittered or asked:
+            width = max(asked, rung)
+            return away + jitter * width if profile.jittered else max(away, rung, jitter * width)
+        return max(away, rung)
+
+
+def advice(seconds: float) -> float:
+    """Return what is believed of a server's advice: nothing of what makes no sense, and five minutes at most."""
+    return min(seconds, LONGEST_ADVICE) if math.isfinite(seconds) and seconds > 0 else 0.0

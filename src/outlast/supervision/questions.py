@@ -1,0 +1,195 @@
+"""The rules about questions: probes and what their answers mean, requests without an answer, and evidence.
+
+Rules:
+1. A probe changes nothing but what is known: the link, its generation and sending are untouched until a verdict (P1).
+2. One probe at a time; a second wakeup adds none (P8).
+3. Anything that comes in clears the link's suspicion. The probe that it cleared stays an open question to the
+   service, which only an answer or progress clears (P13).
+4. Busy needs evidence, and the evidence is looked for again as long as it is needed (P14).
+"""
+
+from typing import Final
+
+from outlast.supervision.attempts import Outcome, afresh
+from outlast.supervision.change import changed
+from outlast.supervision.commands import Gather, Probe, Release
+from outlast.supervision.inputs import Abandoned, Answered, Asked, Heard, ProbeAnswered, ProbeFailed, Witnessed
+from outlast.supervision.link import Current, Link, Moment, Service, Stage, Suspicion, Witness
+from outlast.supervision.phase import STRENGTH, Grade
+from outlast.supervision.profile import ANSWER_WITHIN
+
+MOST_ASKED: Final = 64
+"""Open requests that are remembered: the oldest ones say all there is to say."""
+
+
+# ---- rules ----------------------------------------------------------------------------------------
+
+
+def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
+    """Clear the link's suspicion; progress clears the service's too."""
+    before = _current(link)
+    current = changed(before, heard_at=at.now, suspicion=None)
+    if heard.progress:
+        service = Service(asked=tuple((number, at.now) for number, _ in current.service.asked))
+        return _settled(link, changed(current, progressed=True, service=service)), ()
+    if before.suspicion is not None:
+        current = changed(current, service=_open(current.service, before.suspicion.asked_at))
+    if current.busy_since is not None and current.service.doubted:
+        current = changed(current, witness=Witness(grade=Grade.FRAMES, at=at.now))
+    return _settled(link, current), ()
+
+
+def believe(link: Link, _answered: ProbeAnswered, at: Moment) -> Outcome:
+    """Clear the link's suspicion, and every question that nobody waits for any more."""
+    return _answered_at(link, _current(link).service, at), ()
+
+
+def bury(link: Link, failed: ProbeFailed, at: Moment) -> Outcome:
+    """Let go of the link, and try at once with the ladder anew."""
+    let_go = Release(attempt=_current(link).id)
+    bare = changed(link, current=None, must_move=False, trouble=failed.trouble, lost_at=at.now)
+    if link.candidate is not None:
+        return bare, (let_go,)
+    begun, commands = afresh(bare, at)
+    return begun, (let_go, *commands)
+
+
+def ask(link: Link, asked: Asked, at: Moment) -> Outcome:
+    """Remember the open question."""
+    current = _current(link)
+    already = current.service.asked
+    if len(already) >= MOST_ASKED or any(number == asked.request for number, _ in already):
+        return link, ()
+    service = changed(current.service, asked=(*already, (asked.request, at.now)))
+    return changed(link, current=changed(current, service=service)), ()
+
+
+def answer(link: Link, answered: Answered, at: Moment) -> Outcome:
+    """Clear the question and the link's suspicion."""
+    return _answered_at(link, _without(_current(link).service, answered.request), at), ()
+
+
+def abandon(link: Link, abandoned: Abandoned, _at: Moment) -> Outcome:
+    """Keep the question open: nobody waits any more, and still it was not answered."""
+    current = _current(link)
+    asked_at = dict(current.service.asked).get(abandoned.request)
+    if asked_at is None:
+        return link, ()
+    service = _open(_without(current.service, abandoned.request), asked_at)
+    return changed(link, current=changed(current, service=service)), ()
+
+
+def witness(link: Link, witnessed: Witnessed, at: Moment) -> Outcome:
+    """Call a server busy that something speaks for, where something is late."""
+    current = _current(link)
+    before = current.witness
+    if not current.is_slow or (before is not None and _outweighs(before, witnessed.grade, link, at)):
+        return link, ()
+    busy = changed(
+        current,
+        witness=Witness(grade=witnessed.grade, at=at.now),
+        busy_since=at.now if current.busy_since is None else current.busy_since,
+        gathered_at=at.now if current.gathered_at is None else current.gathered_at,
+    )
+    return changed(link, current=busy), ()
+
+
+# ---- what time does -------------------------------------------------------------------------------
+
+
+def ask_whether_there(link: Link, at: Moment, *, within: float, silent: bool = False) -> Outcome:
+    """Probe, unless that is being found out already."""
+    current = _current(link)
+    if current.suspicion is not None:
+        return link, ()
+    suspicion = Suspicion(stage=Stage.PROBE, asked_at=at.now, until=at.now + within, silent=silent)
+    return _send(link, changed(current, suspicion=suspicion))
+
+
+def advance(link: Link, at: Moment) -> Outcome:
+    """Go on to what follows the stage that has run out: another question, evidence, or another link."""
+    current, profile = _current(link), link.profile
+    suspicion, witness = current.suspicion, current.witness
+    assert suspicion is not None, "its deadline has come"
+    match suspicion.stage:
+        case Stage.PROBE if profile.pause is not None:
+            return _look(link, changed(suspicion, stage=Stage.PAUSE, until=at.now + profile.pause), at)
+        case Stage.PROBE if profile.triage is not None:
+            return _look(link, changed(suspicion, stage=Stage.TRIAGE, until=at.now + profile.triage), at)
+        case Stage.PAUSE:
+            second = changed(suspicion, stage=Stage.SECOND, until=at.now + profile.probe)
+            return _send(link, changed(current, suspicion=second))
+        case Stage.TRIAGE if witness is not None and at.now < witness.at + profile.evidence_lasts:
+            kept = changed(suspicion, until=witness.at + profile.evidence_lasts)
+            return changed(link, current=changed(current, suspicion=kept)), ()
+        case _:
+            return afresh(link, at)  # the old link is kept until the new one is ready (R1, P12)
+
+
+def doubt(link: Link, at: Moment) -> Outcome:
+    """Find out what is with a service that has not answered for too long."""
+    current = _current(link)
+    doubted = changed(current, service=changed(current.service, doubted=True), gathered_at=at.now)
+    return changed(link, current=doubted), (Gather(link=current.id),)
+
+
+def deadlock(link: Link, at: Moment) -> Outcome:
+    """Call the service busy: the link speaks, and still there is no answer."""
+    return witness(link, Witnessed(link=_current(link).id, grade=Grade.FRAMES), at)
+
+
+def gather(link: Link, at: Moment) -> Outcome:
+    """Look for evidence again."""
+    current = _current(link)
+    return changed(link, current=changed(current, gathered_at=at.now)), (Gather(link=current.id),)
+
+
+# ---- what both are made of ------------------------------------------------------------------------
+
+
+def _look(link: Link, suspicion: Suspicion, at: Moment) -> Outcome:
+    return gather(changed(link, current=changed(_current(link), suspicion=suspicion)), at)
+
+
+def _send(link: Link, current: Current) -> Outcome:
+    number = current.probes + 1
+    return changed(link, current=changed(current, probes=number)), (Probe(link=current.id, probe=number),)
+
+
+def _answered_at(link: Link, service: Service, at: Moment) -> Link:
+    """Return the link after an answer: doubted only as long as its oldest question has been open for too long."""
+    service = changed(service, abandoned_at=None)
+    since = service.since
+    doubted = service.doubted and since is not None and at.now - since >= ANSWER_WITHIN
+    current = changed(_current(link), heard_at=at.now, suspicion=None, service=changed(service, doubted=doubted))
+    return _settled(link, current)
+
+
+def _settled(link: Link, current: Current) -> Link:
+    """Return the link with what was found out: busy no longer, and not replaced any more, once nothing is late."""
+    if current.is_slow:
+        return changed(link, current=current)
+    current = changed(current, busy_since=None, witness=None, gathered_at=None)
+    if link.candidate is not None or link.must_move:
+        return changed(link, current=current)
+    return changed(link, current=current, retry_at=None, trouble=None)
+
+
+def _outweighs(before: Witness, grade: Grade, link: Link, at: Moment) -> bool:
+    is_fresh = at.now - before.at < link.profile.evidence_lasts
+    return is_fresh and STRENGTH[before.grade] > STRENGTH[grade]
+
+
+def _open(service: Service, asked_at: float) -> Service:
+    """Return the service with a question that nobody waits for any more."""
+    earlier = asked_at if service.abandoned_at is None else min(service.abandoned_at, asked_at)
+    return changed(service, abandoned_at=earlier)
+
+
+def _without(service: Service, request: int) -> Service:
+    return changed(service, asked=tuple(each for each in service.asked if each[0] != request))
+
+
+def _current(link: Link) -> Current:
+    assert link.current is not None, "the table calls this where there is a link"
+    return link.current
