@@ -33,7 +33,10 @@ GROUND = {"lock": "lease", "mutex": "lease", "session": "run", "task": "run"}
 ROOMS = {
     "conversation": ("thread", ["outlast.cli.endpoint"]),  # one with a model, inside a run
     "generation": ("epoch", ["outlast.client", "outlast.supervision", "outlast.testing"]),
-    "heartbeat": ("lease", ["outlast.wire", "outlast.server", "outlast.client", "outlast.assembly", "outlast.cli"]),
+    "heartbeat": (
+        "lease",
+        ["outlast.wire", "outlast.server", "outlast.client", "outlast.supervision", "outlast.assembly", "outlast.cli"],
+    ),
     "offset": ("cursor", ["outlast.wire", "outlast.client", "outlast.stores"]),
     "session": (
         "run",
