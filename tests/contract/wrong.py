@@ -100,7 +100,7 @@ async def due_without_the_held_back(store: Store, workers: Any, *, limit: int, h
 async def due_while_held(store: Store, workers: Any, *, limit: int) -> Any:
     found = await store.runs.due(workers, limit=limit)
     listed = await store.runs.list(ANN, status=Status.ACTIVE, before=None, limit=limit)
-    return replace(found, runs=[*found.runs, *(run for run in listed if run.holder)])
+    return replace(found, runs=[*found.runs, *(each.run for each in listed if each.run.holder)])
 
 
 async def refuse_in_the_row(store: Store, run: Any, *, retry_in: float) -> None:
@@ -117,7 +117,7 @@ async def attend_by_the_clock(store: Store, workers: Any, *, every: float) -> No
 
 
 async def forsaken_with_everyone(store: Store, *, after: float, limit: int) -> Any:
-    return await store.runs.list(ANN, status=None, before=None, limit=limit)
+    return [each.run for each in await store.runs.list(ANN, status=None, before=None, limit=limit)]
 
 
 # ---- claiming, holding --------------------------------------------------------------------------
@@ -226,7 +226,8 @@ async def due_without_naming(store: Store) -> Any:
 
 
 async def append_with_any_token(store: Store, log: str, token: Any, previous: Any, events: Any) -> Any:
-    for run in await store.runs.list(ANN, status=None, before=None, limit=MANY):
+    for each in await store.runs.list(ANN, status=None, before=None, limit=MANY):
+        run = each.run
         token = run.token if run.log == log else token
     return await store.logs.append(log, token, previous, events)
 

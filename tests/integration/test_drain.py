@@ -260,8 +260,8 @@ async def pauses_in(path: Path) -> list[float]:
     """Return the seconds from the last event before each hand-off to the first one after it, the shortest first."""
     pauses: list[float] = []
     async with opened(path) as store:
-        for run in await store.runs.list("", status=None, before=None, limit=1000):
-            log = await store.logs.read(run.log, after=0, limit=1_000_000, max_bytes=1 << 40)
+        for each in await store.runs.list("", status=None, before=None, limit=1000):
+            log = await store.logs.read(each.run.log, after=0, limit=1_000_000, max_bytes=1 << 40)
             pauses += [
                 later.time - earlier.time for earlier, later in pairwise(log) if later.event.type == "run.restarted"
             ]

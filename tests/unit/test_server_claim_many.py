@@ -60,7 +60,7 @@ def check_every_minute(claimed: Sequence[tuple[float, RunClaimed]]) -> None:
 
 async def rows(cluster: Cluster, many: int = MANY) -> Sequence[Run]:
     """Return the row of every run."""
-    return await cluster.store.runs.list("", status=None, before=None, limit=many)
+    return [each.run for each in await cluster.store.runs.list("", status=None, before=None, limit=many)]
 
 
 async def waiting(cluster: Cluster) -> list[Run]:

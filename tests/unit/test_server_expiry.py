@@ -86,5 +86,5 @@ async def test_what_is_past_its_retention_goes_and_nothing_else() -> None:
             await asyncio.sleep(700)
             assert facts[1:] == [RunsExpired(runs=0, tombstones=1)]
         rows = await stage.store.runs.list("", status=None, before=None, limit=9)
-        assert [row.id for row in rows] == ["r2"]
+        assert [row.run.id for row in rows] == ["r2"]
         assert len(await stage.log(live)) == 1

@@ -126,7 +126,7 @@ async def test_admission_sees_what_will_be_stored_and_refuses_before_it_is(store
     with pytest.raises(NotAdmitted):
         await opened.start(owner="ada", worker="chat", input=2, id="r2")
     assert (seen[0].owner, seen[0].id, seen[0].input, seen[0].metadata) == ("ada", "r1", b"1", b'{"plan":"free"}')
-    assert [run.id for run in await opened.list(owner="ada")] == ["r1"]
+    assert [each.run.id for each in await opened.list(owner="ada")] == ["r1"]
 
 
 async def test_a_deeply_nested_input_is_refused_as_such(store: SQLiteStore) -> None:

@@ -270,6 +270,17 @@ async def test_runs_are_listed_newest_first_page_by_page() -> None:
         assert found == ["r4", "r3", "r2", "r1", "r0"]
 
 
+async def test_a_page_of_a_list_is_one_reading_of_the_store() -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            await stage.store.runs.refuse(await stage.start(), retry_in=30)
+            handled.runs.loads = 0
+            (listed,) = (await here.client.get("/runs")).json()["runs"]
+            assert listed["standstill"]["code"] == "refused"
+            assert handled.runs.loads == 0
+
+
 async def test_a_list_can_be_narrowed_to_a_thread() -> None:
     async with staged() as stage, site(stage) as served:
         for number in range(3):

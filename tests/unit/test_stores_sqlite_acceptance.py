@@ -10,7 +10,21 @@ from outlast.errors import IdConflict, InputInvalid, RunNotFound, ThreadBusy
 from outlast.run import Cancelled, Completed, Status
 from outlast.stores.base import EARLY_STOP_TTL, EARLY_STOPS, StopAnswer
 from outlast.stores.sqlite import SQLiteStore
-from outlast.testing.contract.scene import ANN, BOB, CHAT, A, drive, events, join, new_run, said, say, start, take
+from outlast.testing.contract.scene import (
+    ANN,
+    BOB,
+    CHAT,
+    A,
+    drive,
+    events,
+    join,
+    listed,
+    new_run,
+    said,
+    say,
+    start,
+    take,
+)
 from tests.disk import HandClock, ground, opened
 
 pytestmark = pytest.mark.anyio
@@ -55,8 +69,8 @@ async def test_whatever_ids_and_words_hold_they_are_words(store: SQLiteStore, te
     run = (await store.runs.start(new)).run
     assert (run.owner, run.id, run.thread, run.worker, run.input) == (text, text, text, worker, text.encode())
     assert (await store.runs.load(text, text)).run == run
-    assert list(await store.runs.list(text, status=Status.QUEUED, before=None, limit=9)) == [run]
-    assert list(await store.runs.list(text, status=None, before=text, limit=9)) == []
+    assert await listed(store, text, status=Status.QUEUED) == [run]
+    assert await listed(store, text, before=text) == []
     with pytest.raises(ThreadBusy) as busy:
         await store.runs.start(replace(new, id="another", log="another"))
     assert busy.value.live == text
@@ -96,14 +110,14 @@ async def test_half_a_surrogate_pair_is_no_text_and_is_refused(store: SQLiteStor
         with pytest.raises(InputInvalid):
             await refused
     assert (await store.runs.load(ANN, "r1")).run.stop is None
-    assert len(await store.runs.list(ANN, status=None, before=None, limit=9)) == 1
+    assert len(await listed(store, ANN)) == 1
 
 
 async def test_one_bad_start_in_a_turn_harms_no_other(store: SQLiteStore) -> None:
     starts = [store.runs.start(new_run(id)) for id in ("r1", "\ud83d", "r2")]
     results = await asyncio.gather(*starts, return_exceptions=True)
     assert isinstance(results[1], InputInvalid)
-    assert {run.id for run in await store.runs.list(ANN, status=None, before=None, limit=9)} == {"r1", "r2"}
+    assert {run.id for run in await listed(store, ANN)} == {"r1", "r2"}
 
 
 # ---- starting ----
@@ -161,7 +175,7 @@ async def test_runs_of_one_moment_are_paged_without_loss_or_repetition(
         clock.since += batch  # the first two batches are of one moment
     seen: list[str] = []
     before = None
-    while page := await store.runs.list(ANN, status=status, before=before, limit=4):
+    while page := await listed(store, ANN, status=status, before=before, limit=4):
         seen += [run.id for run in page]
         before = page[-1].id
     assert seen == [f"r{batch}-{number}" for batch in (2, 1, 0) for number in (4, 3, 2, 1, 0)]

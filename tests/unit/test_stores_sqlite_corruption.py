@@ -9,7 +9,7 @@ from outlast.errors import ClaimLost, RunNotFound, StoreCorrupt
 from outlast.run import Cancelled, Status
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.corruption import REMEMBERED, Unreadable
-from outlast.testing.contract.scene import ANN, CHAT, events, load, start
+from outlast.testing.contract.scene import ANN, CHAT, events, listed, load, start
 from tests.disk import behind, opened
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_every_kind_of_damage_is_told_and_settled(store: SQLiteStore, path
     await start(store, "r2")
     with pytest.raises(StoreCorrupt):
         await load(store, run)
-    assert [run.id for run in await store.runs.list(ANN, status=None, before=None, limit=9)] == ["r2"]
+    assert [run.id for run in await listed(store, ANN)] == ["r2"]
     assert [run.id for run in (await store.runs.due([CHAT], limit=9)).runs] == ["r2"]
     assert list(await store.runs.corrupt()) == [run.log]
     await store.runs.settle_corrupt(run.log, Cancelled(reason="lost"), claim="sweep")

@@ -81,7 +81,7 @@ async def test_no_more_runs_than_so_many_go_at_once() -> None:
             await ended(store, f"r{number:02}")
         clock.since += WEEK + 1
         assert await step(store) == Expired(runs=RUNS, more=True)
-        assert {run.id for run in await store.runs.list(ANN, status=None, before=None, limit=99)} == {f"r{RUNS}"}
+        assert {each.run.id for each in await store.runs.list(ANN, status=None, before=None, limit=99)} == {f"r{RUNS}"}
 
 
 async def test_looking_for_nothing_begins_no_transaction() -> None:
@@ -221,7 +221,7 @@ async def test_a_file_of_the_first_schema_opens_and_its_runs_expire(tmp_path: Pa
         connection.execute("INSERT INTO events VALUES (3 << 32 | 1, x'00', 'text', 'a/b', 3, 0, x'')")
         migrate(connection)
     async with opened(path, clock=clock) as store:
-        assert [run.id for run in await store.runs.list(ANN, status=None, before=None, limit=9)] == ["r1"]
+        assert [each.run.id for each in await store.runs.list(ANN, status=None, before=None, limit=9)] == ["r1"]
         while (await step(store)).more:
             pass
         assert count(store, "events") == 0

@@ -15,7 +15,7 @@ from outlast.log.event import Event
 from outlast.run import Token
 from outlast.stores.base import LogStore, RunStore, Store
 from outlast.stores.sqlite import SQLiteStore
-from outlast.testing.contract.scene import ANN, MANY_BYTES, A, drive, join, said, say, start
+from outlast.testing.contract.scene import ANN, MANY_BYTES, A, drive, join, listed, said, say, start
 from tests.disk import HandClock, behind, damage, ground, heard, names, opened, program, rest, tell
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ async def test_a_closed_store_can_be_opened_again(path: Path) -> None:
         await start(store, word)
         await store.close()
     async with opened(path) as store:
-        assert {run.id for run in await store.runs.list(ANN, status=None, before=None, limit=9)} == {"a", "b"}
+        assert {run.id for run in await listed(store, ANN)} == {"a", "b"}
 
 
 async def test_memory_is_gone_with_the_store_and_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from outlast.run import Completed
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.checkpoint import PAGE
 from outlast.stores.sqlite.vacuum import SPARE_PAGES, STEP
-from outlast.testing.contract.scene import ANN, A, drive, join, said, say
+from outlast.testing.contract.scene import ANN, A, drive, join, listed, said, say
 from tests.disk import HandClock, ground, opened
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +63,7 @@ async def test_a_file_shrinks_to_what_is_in_it(tmp_path: Path) -> None:
         assert 0 < free <= SPARE_PAGES
         await say(store, live, "b")
         assert await said(store, live) == ["a", "b"]
-        assert [run.id for run in await store.runs.list(ANN, status=None, before=None, limit=9)] == ["live", "new"]
+        assert [run.id for run in await listed(store, ANN)] == ["live", "new"]
         assert ground(store).connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     assert path.stat().st_size < 1.5 * 6 * MIB
 

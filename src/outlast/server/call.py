@@ -105,11 +105,12 @@ class Call:
         run, runs = self._run, self._store.runs
         if run.thread is None:
             return ()
-        return await insist(
+        found = await insist(
             lambda: runs.list(run.owner, status=None, before=run.id, limit=limit, thread=run.thread),
             during="history",
             conditions=self._conditions,
         )
+        return [each.run for each in found]
 
     async def _said(self, log: str, *, upto: int | None) -> AsyncIterator[Event]:
         """Read what workers said up to a seq and no restart took back; once for the restarts, once for the rest."""

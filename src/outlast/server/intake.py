@@ -129,7 +129,7 @@ class Intake:
         thread: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> Sequence[Run]:
+    ) -> Sequence[Loaded]:
         """Return the owner's runs, newest first, at most `limit`.
 
         Only those older than run `before`, in `status`, and of `thread`, where these are given.

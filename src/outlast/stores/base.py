@@ -240,8 +240,8 @@ class RunStore(Protocol):
 
     async def list(
         self, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None = None
-    ) -> Sequence[Run]:
-        """Return the owner's runs, newest first, at most `limit`.
+    ) -> Sequence[Loaded]:
+        """Return what `load` would for the owner's runs, newest first, at most `limit`, in one operation.
 
         Only those older than run `before`, in `status`, and of `thread`, where these are given.
         A page that ends with a run which is gone meanwhile is continued all the same.

@@ -280,7 +280,8 @@ class Cluster:
 
     async def finish(self) -> History:
         """Return the history with everything as it stands now."""
-        rows = await self.store.runs.list("", status=None, before=None, limit=1_000_000)
+        found = await self.store.runs.list("", status=None, before=None, limit=1_000_000)
+        rows = [each.run for each in found]
         self.history.finish(rows, {row.log: await self.log(row) for row in rows})
         return self.history
 

@@ -101,10 +101,9 @@ class Runs:
         thread = request.query_params.get("thread")
         if thread is not None and not is_id(thread):
             raise InputInvalid("`thread` is the id of a thread.")
-        runs = await self._intake.list(owner=owner, status=_status(request), thread=thread, before=after, limit=limit)
-        loaded = {each.run.id: each for each in await self._store.runs.load_all([(run.owner, run.id) for run in runs])}
-        documents = [self._run_document(loaded[run.id]) for run in runs if run.id in loaded]
-        return answer(encode_json({"runs": documents, "next": runs[-1].id if len(runs) == limit else None}))
+        found = await self._intake.list(owner=owner, status=_status(request), thread=thread, before=after, limit=limit)
+        documents = [self._run_document(each) for each in found]
+        return answer(encode_json({"runs": documents, "next": found[-1].run.id if len(found) == limit else None}))
 
     async def look(self, request: Request, owner: str) -> ASGIApp:
         """Tell a run's status document, or 304 when it says nothing new."""

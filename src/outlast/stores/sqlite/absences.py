@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from outlast.run import Run
-from outlast.stores.sqlite.rows import Corrupt, page
+from outlast.stores.sqlite.rows import Corrupt, page, run_of
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
@@ -35,4 +35,4 @@ def forsaken(query: Query, *, after: float, limit: int, corrupt: Corrupt) -> Seq
     def fetch(limit: int) -> Sequence[sqlite3.Row]:
         return query.execute(FIND_FORSAKEN, {**asked, "limit": limit}).fetchall()
 
-    return page(fetch, limit, now=query.now, corrupt=corrupt)
+    return page(fetch, run_of, limit, now=query.now, corrupt=corrupt)

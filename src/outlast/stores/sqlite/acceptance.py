@@ -1,6 +1,5 @@
 """Accepting runs, and finding them again."""
 
-import json
 import math
 import sqlite3
 from collections.abc import Collection, Sequence
@@ -8,13 +7,14 @@ from typing import Final
 
 from outlast.errors import IdConflict, ThreadBusy
 from outlast.log.cursor import origin
-from outlast.run import Cancelled, Run, Status, terminal
+from outlast.run import Cancelled, Status, terminal
 from outlast.stores.base import EARLY_STOP_TTL, Loaded, NewRun, Started
 from outlast.stores.sqlite import events
 from outlast.stores.sqlite.rows import (
     Corrupt,
     check_not_gone,
     find,
+    loaded_of,
     outcome_columns,
     page,
     read,
@@ -25,7 +25,6 @@ from outlast.stores.sqlite.rows import (
 from outlast.stores.sqlite.statement import load as load_statement
 from outlast.stores.sqlite.transaction import Query, Transaction
 
-FIND_RUNS: Final = load_statement("find_runs")
 INSERT_RUN: Final = load_statement("insert_run")
 OPEN_LOG: Final = load_statement("open_log")
 LIST_RUNS: Final = load_statement("list_runs")
@@ -52,20 +51,13 @@ def start(transaction: Transaction, new: NewRun) -> Started:
 
 def load(query: Query, owner: str, id: str) -> Loaded:
     """Return a run, the time it was read, and until when a refusal holds it back."""
-    row = require(query, owner, id)
-    refusal = query.execute("SELECT until FROM refusals WHERE run = ? AND until > ?", (row["number"], query.now))
-    held = refusal.fetchone()
-    return Loaded(run=run_of(row, now=query.now), now=query.now, refused_until=None if held is None else held["until"])
+    return loaded_of(require(query, owner, id), now=query.now)
 
 
 def load_all(query: Query, keys: Collection[tuple[str, str]], *, corrupt: Corrupt) -> Sequence[Loaded]:
-    """Return each run that is found, and the time they were read."""
-    rows = query.execute(FIND_RUNS, {"keys": json.dumps(list(keys)), "now": query.now}).fetchall()
-    refused = {row["log"]: row["refused_until"] for row in rows}
-    return [
-        Loaded(run=run, now=query.now, refused_until=refused[run.log])
-        for run in readable(rows, now=query.now, corrupt=corrupt)
-    ]
+    """Return what `load` would for each run that is found."""
+    rows = [row for owner, id in keys if (row := find(query, owner, id)) is not None]
+    return readable(rows, loaded_of, now=query.now, corrupt=corrupt)
 
 
 def list_runs(
@@ -77,8 +69,8 @@ def list_runs(
     limit: int,
     thread: str | None,
     corrupt: Corrupt,
-) -> Sequence[Run]:
-    """Return a page of the owner's runs."""
+) -> Sequence[Loaded]:
+    """Return a page of the owner's runs, as `load` would."""
     last = None if before is None else _place(query, owner, before)
     statement = LIST_RUNS if status is None else LIST_RUNS_OF_STATUS
     if thread is not None:
@@ -89,12 +81,13 @@ def list_runs(
         "status": status,
         "created_at": math.inf if last is None else last["created_at"],
         "number": LAST_NUMBER if last is None else last["number"],
+        "now": query.now,
     }
 
     def fetch(limit: int) -> Sequence[sqlite3.Row]:
         return query.execute(statement, {**asked, "limit": limit}).fetchall()
 
-    return page(fetch, limit, now=query.now, corrupt=corrupt)
+    return page(fetch, loaded_of, limit, now=query.now, corrupt=corrupt)
 
 
 def _place(query: Query, owner: str, id: str) -> sqlite3.Row:

@@ -35,7 +35,7 @@ def due(
     def fetch(limit: int) -> Sequence[sqlite3.Row]:
         return query.execute(FIND_DUE, {**asked, "limit": limit}).fetchall()
 
-    runs = page(fetch, limit, now=query.now, corrupt=corrupt)
+    runs = page(fetch, run_of, limit, now=query.now, corrupt=corrupt)
     next_at = query.now if len(runs) >= limit else query.execute(FIND_NEXT_DUE, asked).fetchone()["at"]
     return Due(runs=runs, now=query.now, next_at=next_at)
 

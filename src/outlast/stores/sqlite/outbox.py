@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from outlast.stores.base import Abort
-from outlast.stores.sqlite.rows import Corrupt, readable
+from outlast.stores.sqlite.rows import Corrupt, readable, run_of
 from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query, Transaction
 
@@ -36,7 +36,7 @@ def take(
     aborts = list[Abort]()
     for row in taken:
         found = transaction.execute("SELECT * FROM run_rows WHERE number = ?", (row["run"],)).fetchall()
-        for run in readable(found, now=transaction.now, corrupt=corrupt):
+        for run in readable(found, run_of, now=transaction.now, corrupt=corrupt):
             aborts.append(Abort(id=row["id"], run=run, tries=row["tries"]))
     for unreadable in {row["id"] for row in taken} - {abort.id for abort in aborts}:
         transaction.execute("DELETE FROM outbox WHERE id = ?", (unreadable,))

@@ -86,7 +86,7 @@ def stops(query: Query, node: str, *, corrupt: Corrupt) -> Sequence[Run]:
     rows = query.execute(
         "SELECT * FROM run_rows WHERE holder = ? AND stop_at IS NOT NULL AND settled_at IS NULL", (node,)
     ).fetchall()
-    return readable(rows, now=query.now, corrupt=corrupt)
+    return readable(rows, run_of, now=query.now, corrupt=corrupt)
 
 
 def _settle(

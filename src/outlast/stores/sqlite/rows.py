@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 from outlast import lease
 from outlast.errors import NO_SUCH_RUN, Fenced, RunGone, RunNotFound, StoreCorrupt
@@ -29,10 +29,15 @@ from outlast.run import (
     StopIntent,
     describe,
 )
+from outlast.stores.base import Loaded
+from outlast.stores.sqlite.statement import load
 from outlast.stores.sqlite.transaction import Query
+
+FIND_RUN: Final = load("find_run")
 
 Corrupt: TypeAlias = Callable[[str], None]
 """Told the log of a run whose row was left out because it cannot be read."""
+T = TypeVar("T")
 Cells: TypeAlias = Mapping[str, Any]
 """A row by the names of its columns."""
 
@@ -65,7 +70,7 @@ _KINDS: Final = (
 
 def find(query: Query, owner: str, id: str) -> sqlite3.Row | None:
     """Return the row of one run, None when this owner has no such run."""
-    row: sqlite3.Row | None = query.execute("SELECT * FROM run_rows WHERE owner = ? AND id = ?", (owner, id)).fetchone()
+    row: sqlite3.Row | None = query.execute(FIND_RUN, {"owner": owner, "id": id, "now": query.now}).fetchone()
     return row
 
 
@@ -136,25 +141,32 @@ def run_of(row: sqlite3.Row, *, now: float) -> Run:
         raise StoreCorrupt("The row of a run cannot be read.") from error
 
 
-def readable(rows: Iterable[sqlite3.Row], *, now: float, corrupt: Corrupt) -> list[Run]:
-    """Return the runs that `rows` are; those that cannot be read are left out, and `corrupt` is told."""
-    runs = list[Run]()
+def loaded_of(row: sqlite3.Row, *, now: float) -> Loaded:
+    """Return the run that `row` is with what was read beside it. Raises `StoreCorrupt`."""
+    return Loaded(run=run_of(row, now=now), now=now, refused_until=row["refused_until"])
+
+
+def readable(rows: Iterable[sqlite3.Row], kind: Callable[..., T], *, now: float, corrupt: Corrupt) -> list[T]:
+    """Return what `kind` makes of each row; those that cannot be read are left out, and `corrupt` is told."""
+    found = list[T]()
     for row in rows:
         try:
-            runs.append(run_of(row, now=now))
+            found.append(kind(row, now=now))
         except StoreCorrupt:
             corrupt(str(row["log"]))
-    return runs
+    return found
 
 
-def page(fetch: Callable[[int], Sequence[sqlite3.Row]], limit: int, *, now: float, corrupt: Corrupt) -> list[Run]:
+def page(
+    fetch: Callable[[int], Sequence[sqlite3.Row]], kind: Callable[..., T], limit: int, *, now: float, corrupt: Corrupt
+) -> list[T]:
     """Return as many readable runs as there are, at most `limit`; `fetch` returns the first so many rows."""
     asked = limit
     while True:
         rows = fetch(asked)
-        runs = readable(rows, now=now, corrupt=corrupt)
-        if len(rows) < asked or len(runs) >= limit:
-            return runs[:limit]
+        found = readable(rows, kind, now=now, corrupt=corrupt)
+        if len(rows) < asked or len(found) >= limit:
+            return found[:limit]
         asked *= 2  # those that cannot be read are in the way of others
 
 

@@ -51,7 +51,7 @@ class SQLiteRuns:
 
     async def list(
         self, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None = None
-    ) -> Sequence[Run]:
+    ) -> Sequence[Loaded]:
         return await self._engine.read(
             lambda query: acceptance.list_runs(
                 query, owner, status=status, before=before, limit=limit, thread=thread, corrupt=self._unreadable.meet

@@ -22,6 +22,7 @@ from outlast.testing.contract.scene import (
     drive,
     events,
     join,
+    listed,
     load,
     new_claim,
     new_run,
@@ -95,7 +96,7 @@ class Accepting(Contract):
         assert started.created
         assert (run.owner, run.id, run.thread, run.worker) == (name, name, name, name)
         assert await load(store, run) == run
-        assert list(await store.runs.list(name, status=None, before=None, limit=MANY)) == [run]
+        assert await listed(store, name) == [run]
         assert list((await store.runs.due([name], limit=MANY)).runs) == [run]
 
     # ---- the same id again ----
@@ -117,7 +118,7 @@ class Accepting(Contract):
         states += [await load(store, run), run := await take(store, run, B)]
         states.append(await store.runs.settle(run, run.token, Completed()))
         assert {(each.input, each.metadata, each.traceparent) for each in states} == {(b"[1]", b'{"a":1}', TRACE)}
-        assert list(await store.runs.list(ANN, status=None, before=None, limit=MANY)) == states[-1:]
+        assert await listed(store, ANN) == states[-1:]
 
     @pytest.mark.behaviour("A1")
     async def test_the_same_start_again_finds_the_run_wherever_it_stands(self, store: Store) -> None:
@@ -183,8 +184,8 @@ class Accepting(Contract):
     @pytest.mark.behaviour("A5")
     async def test_owners_list_their_own_runs_alone(self, store: Store) -> None:
         mine, theirs = await start(store, "r1", owner=ANN), await start(store, "r2", owner=BOB)
-        assert list(await store.runs.list(ANN, status=None, before=None, limit=MANY)) == [mine]
-        assert list(await store.runs.list(BOB, status=None, before=None, limit=MANY)) == [theirs]
+        assert await listed(store, ANN) == [mine]
+        assert await listed(store, BOB) == [theirs]
 
     @pytest.mark.behaviour("A5")
     @pytest.mark.parametrize("write", WRITES)
@@ -213,21 +214,33 @@ class Accepting(Contract):
         assert before <= loaded.now <= await store.runs.now()
 
     async def test_many_runs_are_loaded_at_once_and_those_not_found_left_out(self, store: Store) -> None:
-        mine = [await start(store, id) for id in STRANGE]
+        ids = [*STRANGE, "a\x00b"]
+        mine = [await start(store, id) for id in ids]
         theirs = await start(store, "r1", owner=BOB)
         await join(store, A)
         held = await drive(store, "r2")
-        keys = [(ANN, id) for id in STRANGE]
+        keys = [(ANN, id) for id in ids]
         loaded = await store.runs.load_all([*keys, (BOB, "r1"), (ANN, "r1"), (ANN, "r2")])
         assert {each.run.log: each.run for each in loaded} == {run.log: run for run in [*mine, theirs, held]}
         assert len({each.now for each in loaded}) == 1
         assert not await store.runs.load_all([])
 
+    async def test_a_page_of_a_list_says_of_each_run_what_loading_it_does(self, store: Store) -> None:
+        await start(store, "r1", thread="t1")
+        refused = await start(store, "r2", thread="t2")
+        await store.runs.refuse(refused, retry_in=30)
+        for status, thread in ((None, None), (Status.QUEUED, None), (None, "t2"), (Status.QUEUED, "t2")):
+            page = await store.runs.list(ANN, status=status, before=None, limit=MANY, thread=thread)
+            assert [each.run.id for each in page] == ["r2", "r1"][: 2 if thread is None else 1]
+            for each in page:
+                assert replace(await store.runs.load(ANN, each.run.id), now=each.now) == each
+            assert page[0].refused_until is not None
+
     async def test_reading_a_run_changes_nothing(self, store: Store) -> None:
         await start(store)
         async with unchanged(store):
             await store.runs.load(ANN, "r1")
-            await store.runs.list(ANN, status=None, before=None, limit=MANY)
+            await listed(store, ANN)
 
     @pytest.mark.parametrize("pause", [0.0, 1.0])
     async def test_runs_are_listed_newest_first_in_pages_that_meet(
@@ -248,8 +261,8 @@ class Accepting(Contract):
             await store.runs.stop(ANN, id, reason=None)
         assert await _cancelled(store, before=None, limit=2) == ["r4", "r3"]
         assert await _cancelled(store, before="r3", limit=2) == ["r1"]
-        assert [run.id for run in await store.runs.list(ANN, status=Status.QUEUED, before=None, limit=9)] == ["r2"]
-        assert list(await store.runs.list(ANN, status=Status.FAILED, before=None, limit=9)) == []
+        assert [run.id for run in await listed(store, ANN, status=Status.QUEUED, limit=9)] == ["r2"]
+        assert await listed(store, ANN, status=Status.FAILED, limit=9) == []
 
 
 async def _check_busy(store: Store) -> None:
@@ -260,8 +273,8 @@ async def _check_busy(store: Store) -> None:
 
 
 async def _page(store: Store, *, before: str | None) -> list[str]:
-    return [run.id for run in await store.runs.list(ANN, status=None, before=before, limit=2)]
+    return [run.id for run in await listed(store, ANN, before=before, limit=2)]
 
 
 async def _cancelled(store: Store, *, before: str | None, limit: int) -> list[str]:
-    return [run.id for run in await store.runs.list(ANN, status=Status.CANCELLED, before=before, limit=limit)]
+    return [run.id for run in await listed(store, ANN, status=Status.CANCELLED, before=before, limit=limit)]

@@ -8,7 +8,21 @@ from outlast.errors import ClaimLost, RunNotFound, StoreCorrupt
 from outlast.run import Cancelled, Completed, Failed, FailureCode, Run, Status
 from outlast.stores.base import Store
 from outlast.testing.contract.bench import Contract, Workbench
-from outlast.testing.contract.scene import ANN, CHAT, MANY, TTL, A, drive, join, load, said, say, start, unchanged
+from outlast.testing.contract.scene import (
+    ANN,
+    CHAT,
+    MANY,
+    TTL,
+    A,
+    drive,
+    join,
+    listed,
+    load,
+    said,
+    say,
+    start,
+    unchanged,
+)
 
 LOST: Final = Failed(code=FailureCode.WORKER_FAILED, message="What is stored of the run cannot be read.")
 
@@ -40,9 +54,9 @@ class Corrupting(Contract):
         await bench.garble(runs[4])
         await bench.garble(runs[2])
         for status in (None, Status.QUEUED):
-            page = await store.runs.list(ANN, status=status, before=None, limit=2)
+            page = await listed(store, ANN, status=status, limit=2)
             assert [run.id for run in page] == ["r3", "r1"]
-            assert [run.id for run in await store.runs.list(ANN, status=status, before="r1", limit=2)] == ["r0"]
+            assert [run.id for run in await listed(store, ANN, status=status, before="r1", limit=2)] == ["r0"]
         assert set(await store.runs.corrupt()) == {runs[4].log, runs[2].log}
 
     @pytest.mark.behaviour("L13")

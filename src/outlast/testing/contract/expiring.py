@@ -22,6 +22,7 @@ from outlast.testing.contract.scene import (
     drive,
     events,
     join,
+    listed,
     load,
     new_claim,
     new_run,
@@ -63,7 +64,7 @@ class Expiring(Contract):
         run, other = await _ended(store), await _ended(store, "r2")
         await store.runs.erase(ANN, "r1")
         await _check_gone(store, run)
-        assert await store.runs.list(ANN, status=None, before=None, limit=MANY) == [other]
+        assert await listed(store, ANN) == [other]
         assert await said(store, other) == ["a", "b", "run.completed"]
 
     @pytest.mark.parametrize("status", [Status.QUEUED, Status.ACTIVE, Status.PARKED])
@@ -151,7 +152,7 @@ class Expiring(Contract):
         async with unchanged(store):
             with pytest.raises((OwnershipError, RunNotFound)):
                 await LATE[late](store, run, head)
-        assert (await store.runs.list(ANN, status=None, before=None, limit=MANY) == []) is (since[0] != "a")
+        assert (await listed(store, ANN) == []) is (since[0] != "a")
         with pytest.raises((RunGone, RunNotFound)):
             await store.logs.head(run.log)
 
@@ -161,7 +162,7 @@ class Expiring(Contract):
             await bench.age(1)
         await store.runs.erase(ANN, "r1")
         for status in (None, Status.COMPLETED):
-            page = await store.runs.list(ANN, status=status, before="r1", limit=MANY)
+            page = await listed(store, ANN, status=status, before="r1")
             assert [run.id for run in page] == ["r0"]
 
     # ---- expiring ----
@@ -284,5 +285,4 @@ async def _check_gone(store: Store, run: Run) -> None:
         with pytest.raises(RunGone):
             await ask()
     assert await store.logs.chain_at(run.log, 1) is None
-    listed = await store.runs.list(run.owner, status=None, before=None, limit=MANY)
-    assert run.id not in {each.id for each in listed}
+    assert run.id not in {each.id for each in await listed(store, run.owner)}

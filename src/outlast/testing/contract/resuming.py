@@ -8,7 +8,7 @@ from outlast.errors import Fenced, RunNotFound
 from outlast.run import Checkpoint, Completed
 from outlast.stores.base import Store
 from outlast.testing.contract.bench import Contract, Workbench
-from outlast.testing.contract.scene import ANN, BOB, MANY, TTL, A, B, drive, join, load, start, take, unchanged
+from outlast.testing.contract.scene import ANN, BOB, TTL, A, B, drive, join, listed, load, start, take, unchanged
 
 
 def _at(seq: int, state: bytes = b"{}") -> Checkpoint:
@@ -89,11 +89,11 @@ class Resuming(Contract):
             await start(store, f"other{number}", thread=None if number % 2 else f"t{number}")
             await start(store, f"r{number}", owner=BOB, thread=f"t1-{number}")
             await bench.age(number % 2)
-        first = await store.runs.list(ANN, status=None, before=None, limit=3, thread="t1")
-        rest = await store.runs.list(ANN, status=None, before=first[-1].id, limit=3, thread="t1")
+        first = await listed(store, ANN, limit=3, thread="t1")
+        rest = await listed(store, ANN, before=first[-1].id, limit=3, thread="t1")
         assert [run.id for run in (*first, *rest)] == ["r5", "r4", "r3", "r2", "r1"]
-        assert list(await store.runs.list(ANN, status=None, before=None, limit=MANY, thread="t9")) == []
-        assert list(await store.runs.list(BOB, status=None, before=None, limit=MANY, thread="t1")) == []
+        assert await listed(store, ANN, thread="t9") == []
+        assert await listed(store, BOB, thread="t1") == []
 
     async def test_runs_are_listed_by_thread_and_status(self, store: Store) -> None:
         await start(store, "r1", thread="t1")
@@ -101,5 +101,4 @@ class Resuming(Contract):
         await start(store, "r2", thread="t1")
         assert stopped is not None
         for status, id in ((stopped.status, "r1"), ((await load(store, await start(store, "r3"))).status, "r2")):
-            listed = await store.runs.list(ANN, status=status, before=None, limit=MANY, thread="t1")
-            assert [run.id for run in listed] == [id]
+            assert [run.id for run in await listed(store, ANN, status=status, thread="t1")] == [id]

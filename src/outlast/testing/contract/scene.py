@@ -10,7 +10,7 @@ from typing import Final
 from outlast.lineage import Lineage
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
-from outlast.run import RecoveryBudget, Run
+from outlast.run import RecoveryBudget, Run, Status
 from outlast.stores.base import Head, NewClaim, NewRun, Node, Store
 
 ANN: Final = "ann"
@@ -83,6 +83,20 @@ async def load(store: Store, run: Run) -> Run:
     return (await store.runs.load(run.owner, run.id)).run
 
 
+async def listed(
+    store: Store,
+    owner: str,
+    *,
+    status: Status | None = None,
+    before: str | None = None,
+    limit: int = MANY,
+    thread: str | None = None,
+) -> list[Run]:
+    """Return a page of the owner's runs."""
+    page = await store.runs.list(owner, status=status, before=before, limit=limit, thread=thread)
+    return [each.run for each in page]
+
+
 async def join(store: Store, *nodes: str) -> None:
     """Give each node its first lease."""
     for node in nodes:
@@ -148,13 +162,13 @@ class Sight:
 
 async def sight(store: Store) -> Sight:
     """Look at everything; looking changes nothing."""
-    listed = [run for owner in (ANN, BOB) for run in await store.runs.list(owner, status=None, before=None, limit=MANY)]
+    runs = [run for owner in (ANN, BOB) for run in await listed(store, owner)]
     due = await store.runs.due([CHAT], limit=MANY)
     return Sight(
-        runs=[await load(store, run) for run in listed],
-        heads=[await store.logs.head(run.log) for run in listed],
-        logs=[await events(store, run) for run in listed],
-        lineages=[await store.runs.lineage(run.owner, run.id) for run in listed],
+        runs=[await load(store, run) for run in runs],
+        heads=[await store.logs.head(run.log) for run in runs],
+        logs=[await events(store, run) for run in runs],
+        lineages=[await store.runs.lineage(run.owner, run.id) for run in runs],
         due=due.runs,
         next_at=due.next_at,
         stopping=[run for node in (A, B) for run in await store.runs.stops(node)],
