@@ -56,7 +56,7 @@ async def stored(
     """Open a store with `runs` claimed runs."""
     store = SQLiteStore(path, durability=durability)
     await store.open()
-    await store.runs.join("node", ttl=3600.0)
+    await store.runs.join("node", ttl=3600.0, workers=[])
     claimed: list[Run] = []
     for number in range(runs):
         new = NewRun(owner="", id=f"r{number}", log=f"l{number}", worker="w", input=b"{}", digest=b"")

@@ -78,7 +78,7 @@ async def written(runs: int) -> int:
         async with stored(path, runs) as (store, claimed):
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
                 watch(connection)
-                renewer = store.renewer("node", ttl=3600.0)
+                renewer = store.renewer("node", ttl=3600.0, workers=[])
                 renewal = renewer.renew(stalled=False)
                 renewer.close()
                 check(len(claimed), len(renewal.held), "runs that are held by the rows")

@@ -61,7 +61,7 @@ class Stage:
 
     async def claim(self, run: Run, *, budget: RecoveryBudget | None = None, not_before: float | None = None) -> Run:
         """Claim a run for the one node there is, and fence its log."""
-        await self.store.runs.join(NODE, ttl=TTL)
+        await self.store.runs.join(NODE, ttl=TTL, workers=[])
         at = await self.store.runs.now() if not_before is None else not_before
         claim = NewClaim(claim=self.mint(), node=NODE, budget=budget or run.budget, not_before=at)
         claimed = await self.store.runs.claim(run, claim)

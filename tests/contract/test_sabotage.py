@@ -140,7 +140,7 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
     ),
     (
         Leasing.test_a_lease_that_is_written_anew_tells_the_workers_again,
-        {"renewer": lambda store, node, ttl, workers: store.renewer(node, ttl=ttl)},
+        {"renewer": lambda store, node, ttl, workers: store.renewer(node, ttl=ttl, workers=[])},
         {},
     ),
     (

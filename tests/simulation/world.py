@@ -246,7 +246,8 @@ class World:
         nodes = await self.cluster.store.runs.nodes()
         if nodes:
             self.note("lease extended")
-            renewer = self.cluster.store.renewer(self.dice.choice(nodes).id, ttl=LEASE.ttl)
+            node = self.dice.choice(nodes)
+            renewer = self.cluster.store.renewer(node.id, ttl=LEASE.ttl, workers=node.workers or ())
             renewer.renew(stalled=self.dice.random() < 0.2)
             renewer.close()
 

@@ -50,7 +50,7 @@ class Scene:
 async def make(store: SQLiteStore, **limits: Any) -> Scene:
     new = NewRun(owner="", id="r1", log="l1", worker="w", input=b"1", digest=b"d")
     run = (await store.runs.start(new)).run
-    await store.runs.join("n1", ttl=3600.0)
+    await store.runs.join("n1", ttl=3600.0, workers=[])
     run = await store.runs.claim(run, NewClaim(claim="c1", node="n1", budget=RecoveryBudget(), not_before=0.0))
     await store.logs.fence(run.log, run.token)
     script, refused, told = Script(), list[LogRefused](), list[Fact]()

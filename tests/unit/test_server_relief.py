@@ -51,7 +51,7 @@ class FailOnce:
 @pytest.mark.virtual
 async def test_a_store_that_gives_no_answer_says_that_there_may_be_one_and_it_is_looked_again() -> None:
     async with staged() as stage:
-        await stage.store.runs.join("me", ttl=TTL)
+        await stage.store.runs.join("me", ttl=TTL, workers=[])
         await stage.store.runs.join("other", ttl=TTL, workers=["fax"])
         found: list[tuple[float, Relief]] = []
         facts: list[Fact] = []

@@ -12,24 +12,27 @@ pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 async def test_nodes_are_told_with_what_is_left_of_their_leases_and_how_late_their_loops_are() -> None:
     async with staged() as stage, site(stage) as here:
         assert (await here.client.get("/nodes")).json() == {"nodes": []}
-        await stage.store.runs.join("a-gone", ttl=1.0)
-        await stage.store.runs.join("b-stalled", ttl=TTL)
+        await stage.store.runs.join("a-gone", ttl=1.0, workers=[])
+        await stage.store.runs.join("b-stalled", ttl=TTL, workers=[])
         await stage.store.runs.join("c-late", ttl=TTL, workers=["fax", "chat"])
-        for node, stalled, lag in (("b-stalled", True, 130.5), ("c-late", False, 0.12345)):
-            renewer = stage.store.renewer(node, ttl=TTL)
+        for node, workers, stalled, lag in (
+            ("b-stalled", [], True, 130.5),
+            ("c-late", ["fax", "chat"], False, 0.12345),
+        ):
+            renewer = stage.store.renewer(node, ttl=TTL, workers=workers)
             renewer.renew(stalled=stalled, lag=lag)
             renewer.close()
         await stage.store.runs.drain("c-late")
         await asyncio.sleep(2.5)
         answer = await here.client.get("/nodes")
         assert answer.headers["cache-control"] == "no-store"
-        unknown = {"workers": None, "draining": False}
+        none = {"workers": [], "draining": False}
         known = {"workers": ["chat", "fax"], "draining": True}
         lapsed = {"live": False, "lease_left": None}
         held = {"live": True, "lease_left": 12.5, "lapsed_for": None}
         assert answer.json()["nodes"] == [
-            {"id": "a-gone", **lapsed, "lapsed_for": 1.5, "stalled": False, "loop_lag": 0.0, **unknown},
-            {"id": "b-stalled", **lapsed, "lapsed_for": 2.5, "stalled": True, "loop_lag": 130.5, **unknown},
+            {"id": "a-gone", **lapsed, "lapsed_for": 1.5, "stalled": False, "loop_lag": 0.0, **none},
+            {"id": "b-stalled", **lapsed, "lapsed_for": 2.5, "stalled": True, "loop_lag": 130.5, **none},
             {"id": "c-late", **held, "stalled": False, "loop_lag": 0.123, **known},
         ]
 
@@ -37,7 +40,7 @@ async def test_nodes_are_told_with_what_is_left_of_their_leases_and_how_late_the
 async def test_a_node_that_died_is_told_of_for_some_minutes_and_one_that_left_not_at_all() -> None:
     async with staged() as stage, site(stage) as here:
         for node in ("died", "left", "lives"):
-            await stage.store.runs.join(node, ttl=1.0 if node == "died" else 2 * LATELY)
+            await stage.store.runs.join(node, ttl=1.0 if node == "died" else 2 * LATELY, workers=[])
         await stage.store.runs.leave("left")
 
         async def told() -> list[str]:

@@ -80,7 +80,7 @@ async def test_a_run_whose_worker_was_taken_out_of_the_code_is_settled_with_one_
 async def test_a_run_that_is_held_is_never_swept() -> None:
     async with staged() as stage:
         await stage.active("r1")
-        renewer = stage.store.renewer("node-1", ttl=TTL)
+        renewer = stage.store.renewer("node-1", ttl=TTL, workers=[])
         sweeping = sweeper(stage)
         for _ in range(40):
             await sweeping.sweep()
@@ -97,7 +97,7 @@ async def test_sweep_against_claim_one_wins() -> None:
         async with staged() as stage:
             run = await stage.start("r1")
             await forsake(stage)
-            await stage.store.runs.join("node-1", ttl=TTL)
+            await stage.store.runs.join("node-1", ttl=TTL, workers=[])
             claim = NewClaim(claim=stage.mint(), node="node-1", budget=run.budget, not_before=0.0)
             dice = random.Random(seed)
             sweeping = asyncio.create_task(sweeper(stage, runs=Paced(stage.store.runs, dice)).sweep())

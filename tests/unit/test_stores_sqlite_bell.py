@@ -144,7 +144,7 @@ async def test_what_nodes_need_not_look_at_does_not_wake_them(ours: SQLiteStore)
     assert await woken_after(runs) == 0  # the start of it
     await ours.runs.charge(held, held.token, number=1, limit=9)
     await ours.runs.refuse(run, retry_in=30)
-    await ours.runs.join(A, ttl=15)
+    await ours.runs.join(A, ttl=15, workers=[])
     assert await woken_after(runs) is NEVER
     await ours.runs.release(held, held.token, Cause.STORE)
     assert await woken_after(runs) == 0
@@ -180,7 +180,7 @@ async def test_runs_of_another_process_are_noticed(ours: SQLiteStore, theirs: SQ
     assert await woken_after(runs) is NEVER
     await start(theirs)
     assert isinstance(await woken_after(runs), float)
-    await theirs.runs.join(A, ttl=15)
+    await theirs.runs.join(A, ttl=15, workers=[])
     assert await woken_after(runs) is NEVER
     await theirs.runs.leave(A)
     assert isinstance(await woken_after(runs), float)
@@ -199,7 +199,7 @@ async def test_a_head_that_we_rang_for_is_not_rung_for_again(ours: SQLiteStore, 
 async def test_a_stalled_node_is_noticed_by_the_others(ours: SQLiteStore, theirs: SQLiteStore) -> None:
     await join(theirs, A)
     runs = ours.runs.subscribe()
-    renewer = theirs.renewer(A, ttl=15)
+    renewer = theirs.renewer(A, ttl=15, workers=[])
     renewer.renew(stalled=False)
     assert await woken_after(runs) is NEVER
     renewer.renew(stalled=True)

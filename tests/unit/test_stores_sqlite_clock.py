@@ -102,7 +102,7 @@ async def happen(store: SQLiteStore, clock: HandClock, what: str) -> float:
         case "append":
             await say(store, held, "last words")
         case "renewal":
-            renewer = store.renewer(A, ttl=TTL)
+            renewer = store.renewer(A, ttl=TTL, workers=[])
             renewer.renew(stalled=False)
             renewer.close()
         case "refusal":

@@ -36,7 +36,7 @@ async def test_nothing_is_written_to_a_file_that_is_gone_and_it_goes_on_when_it_
         await join(store, A)
         run = await drive(store)
         await say(store, run, "a")
-        renewer = store.renewer(A, ttl=15)
+        renewer = store.renewer(A, ttl=15, workers=[])
         path.rename(away)
         with pytest.raises(StoreUnavailable):
             renewer.renew(stalled=False)

@@ -43,7 +43,7 @@ NODE = """
 async def main():
     store = SQLiteStore(sys.argv[1])
     await store.open()
-    await store.runs.join("theirs", ttl=1000.0)
+    await store.runs.join("theirs", ttl=1000.0, workers=[])
     say("joined")
     sys.stdin.readline()
     await store.runs.leave("theirs")
@@ -123,7 +123,7 @@ async def test_a_node_joins_twice_and_two_processes_are_not_one_node(
         with pytest.raises(StoreBusy):
             await join(other, A)
         with pytest.raises(StoreBusy):
-            await other.runs.join(A, ttl=TTL)
+            await other.runs.join(A, ttl=TTL, workers=[])
 
 
 # ---- proof by boot ----
@@ -132,7 +132,7 @@ async def test_a_node_joins_twice_and_two_processes_are_not_one_node(
 @pytest.mark.behaviour("O3")
 async def test_nodes_of_another_boot_are_dead_whatever_their_locks_say(path: Path) -> None:
     async with opened(path, clock=HandClock(boot="before")) as store:
-        await store.runs.join("old", ttl=10_000.0)
+        await store.runs.join("old", ttl=10_000.0, workers=[])
         await drive(store, "r1", "old")
     (path.with_name("x.db.nodes") / "old.lock").unlink()
     async with opened(path, clock=HandClock(boot="after")) as store:
@@ -143,7 +143,7 @@ async def test_nodes_of_another_boot_are_dead_whatever_their_locks_say(path: Pat
 
 async def test_two_that_bury_a_node_of_another_boot_report_it_once(path: Path) -> None:
     async with opened(path, clock=HandClock(boot="before")) as store:
-        await store.runs.join("old", ttl=10_000.0)
+        await store.runs.join("old", ttl=10_000.0, workers=[])
     async with opened(path, clock=HandClock(boot="after")) as one, opened(path, clock=HandClock(boot="after")) as two:
         reports = await asyncio.gather(one.runs.bury(A), two.runs.bury(B))
         assert sorted(map(list, reports)) == [[], ["old"]]
@@ -158,7 +158,7 @@ async def test_a_lease_that_ran_out_tells_its_cause_until_it_is_cleared_away(
     async with opened(path, clock=clock) as other:
         await join(other, B)
         run = await drive(other, "r1", B)
-        renewer = other.renewer(B, ttl=TTL)
+        renewer = other.renewer(B, ttl=TTL, workers=[])
         renewer.renew(stalled=True)
         renewer.close()
     clock.since += LONG_AGO - 1

@@ -36,7 +36,7 @@ async def test_a_loop_that_stands_still_does_not_keep_the_thread_from_renewing(
     store: SQLiteStore, clock: HandClock
 ) -> None:
     run = await drive(store)
-    keeper = store.renewer(A, ttl=TTL)
+    keeper = store.renewer(A, ttl=TTL, workers=[])
     renewals: list[Renewal] = []
     for _ in range(3):
         clock.since += TTL - 1
@@ -50,7 +50,7 @@ async def test_a_loop_that_stands_still_does_not_keep_the_thread_from_renewing(
 
 async def test_renewals_and_appends_do_not_get_in_each_others_way(store: SQLiteStore) -> None:
     run = await drive(store)
-    keeper = store.renewer(A, ttl=TTL)
+    keeper = store.renewer(A, ttl=TTL, workers=[])
     done = threading.Event()
     trouble: list[Exception] = []
     renewals = 0
@@ -81,7 +81,7 @@ async def test_renewals_and_appends_do_not_get_in_each_others_way(store: SQLiteS
 
 
 async def test_a_renewer_may_be_made_on_the_loop_used_in_one_thread_and_closed_in_another(store: SQLiteStore) -> None:
-    keeper = store.renewer(A, ttl=TTL)
+    keeper = store.renewer(A, ttl=TTL, workers=[])
     await asyncio.to_thread(keeper.renew, stalled=False)
     keeper.renew(stalled=False)
     await asyncio.to_thread(keeper.close)
@@ -91,7 +91,7 @@ async def test_a_renewer_may_be_made_on_the_loop_used_in_one_thread_and_closed_i
 
 
 async def test_a_renewer_never_used_has_nothing_to_give_back(store: SQLiteStore) -> None:
-    store.renewer(A, ttl=TTL).close()
+    store.renewer(A, ttl=TTL, workers=[]).close()
 
 
 @pytest.mark.behaviour("H17")
@@ -101,7 +101,7 @@ async def test_a_file_that_stays_locked_is_told_and_does_not_end_the_renewals(
     monkeypatch.setattr("outlast.stores.sqlite.store.TIMEOUT", 0.01)
     async with opened(tmp_path / "x.db") as store:
         await join(store, A)
-        keeper = store.renewer(A, ttl=TTL)
+        keeper = store.renewer(A, ttl=TTL, workers=[])
         with behind(tmp_path / "x.db") as other:
             other.execute("BEGIN IMMEDIATE")
             for _ in range(2):
@@ -115,7 +115,7 @@ async def test_a_file_that_stays_locked_is_told_and_does_not_end_the_renewals(
 async def test_a_renewal_that_fails_halfway_has_changed_nothing(tmp_path: Path, clock: HandClock) -> None:
     async with opened(tmp_path / "x.db", clock=clock) as store:
         await join(store, A)
-        keeper = store.renewer(A, ttl=TTL)
+        keeper = store.renewer(A, ttl=TTL, workers=[])
         before = await store.runs.nodes()
         with behind(tmp_path / "x.db") as other:
             other.execute("CREATE TRIGGER obstacle BEFORE UPDATE ON store BEGIN SELECT raise(ABORT, 'in the way'); END")
@@ -131,13 +131,13 @@ async def test_a_renewal_that_fails_halfway_has_changed_nothing(tmp_path: Path, 
 
 async def test_a_store_that_is_closed_renews_nothing_in_memory(clock: HandClock) -> None:
     async with opened(None, clock=clock) as store:
-        keeper = store.renewer(A, ttl=TTL)
+        keeper = store.renewer(A, ttl=TTL, workers=[])
         keeper.renew(stalled=False)
         await store.close()
         with pytest.raises(StoreUnavailable):
             keeper.renew(stalled=False)
         with pytest.raises(StoreUnavailable):
-            store.renewer(A, ttl=TTL)
+            store.renewer(A, ttl=TTL, workers=[])
         keeper.close()
 
 

@@ -167,7 +167,7 @@ async def test_any_other_row_that_cannot_be_read_is_reported(store: SQLiteStore,
 
 async def test_a_run_left_by_a_stalled_node_was_left_for_that_cause(store: SQLiteStore, clock: HandClock) -> None:
     run = await drive(store)
-    renewer = store.renewer(A, ttl=15)
+    renewer = store.renewer(A, ttl=15, workers=[])
     renewer.renew(stalled=True)
     assert (await load(store, run)).cause is Cause.STALL
     (due,) = (await store.runs.due(["chat"], limit=9)).runs
@@ -179,7 +179,7 @@ async def test_a_run_left_by_a_stalled_node_was_left_for_that_cause(store: SQLit
 
 async def test_a_cause_that_was_told_wins_over_one_that_is_guessed(store: SQLiteStore, path: Path) -> None:
     run = await drive(store)
-    renewer = store.renewer(A, ttl=15)
+    renewer = store.renewer(A, ttl=15, workers=[])
     renewer.renew(stalled=True)
     renewer.close()
     with behind(path) as connection:
@@ -196,7 +196,7 @@ async def test_a_node_whose_lease_is_live_has_not_let_go(store: SQLiteStore, pat
 
 async def test_a_claim_clears_the_cause_whatever_became_of_the_node(store: SQLiteStore) -> None:
     run = await drive(store)
-    renewer = store.renewer(A, ttl=15)
+    renewer = store.renewer(A, ttl=15, workers=[])
     renewer.renew(stalled=True)
     renewer.close()
     await join(store, B)

@@ -83,7 +83,7 @@ async def test_a_store_that_is_not_open_says_so_whatever_is_asked(clock: HandClo
     for refused in (
         runs.now(),
         runs.load(ANN, "r1"),
-        runs.join(A, ttl=1),
+        runs.join(A, ttl=1, workers=[]),
         runs.bury(A),
         runs.settle_unheld(run, FAILED, claim="c"),
         store.logs.head(run.log),

@@ -73,7 +73,7 @@ async def test_a_relative_path_stays_where_it_was_meant(
     async with opened(Path("x.db")) as store:
         monkeypatch.chdir(elsewhere)
         await join(store, A)
-        keeper = store.renewer(A, ttl=1)
+        keeper = store.renewer(A, ttl=1, workers=[])
         keeper.renew(stalled=False)
         keeper.close()
     assert names(elsewhere) == []

@@ -160,12 +160,12 @@ async def test_a_severed_store_answers_nothing_for_ever(inner: SQLiteStore) -> N
     assert not starting.done()
     assert not await happened(inner)
     with pytest.raises(StoreUnavailable):
-        view.store.renewer("n", ttl=15.0).renew(stalled=False)
+        view.store.renewer("n", ttl=15.0, workers=[]).renew(stalled=False)
     await view.bury()
 
 
 async def test_renewals_fail_by_the_same_faults(inner: SQLiteStore) -> None:
-    await inner.runs.join("n", ttl=1.0)
+    await inner.runs.join("n", ttl=1.0, workers=[])
     faults: list[tuple[Fault | None, bool]] = [
         (ErrorBefore(AWAY), False),
         (ErrorAfter(AWAY), True),
@@ -180,7 +180,7 @@ async def test_renewals_fail_by_the_same_faults(inner: SQLiteStore) -> None:
         view = View(inner, faults={} if fault is None else {"renew": fault})
         node = (await inner.runs.nodes())[0]
         before, lag = node.until, node.lag + 1
-        renewer = view.store.renewer("n", ttl=before)  # ever longer, so that each shows
+        renewer = view.store.renewer("n", ttl=before, workers=[])  # ever longer, so that each shows
         try:
             renewer.renew(stalled=False, lag=lag)
             answered = True
@@ -215,7 +215,7 @@ async def test_operations_are_told_of_before_they_are_done_and_the_inner_store_s
     await view.store.open()
     await view.store.runs.start(NEW)
     await view.store.logs.head("log1")
-    view.store.renewer("n", ttl=1.0).renew(stalled=False)
+    view.store.renewer("n", ttl=1.0, workers=[]).renew(stalled=False)
     assert told == ["start", "head", "renew"]
     view.store.faults = Outage(AWAY)
     with pytest.raises(StoreUnavailable):

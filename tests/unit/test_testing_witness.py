@@ -41,7 +41,7 @@ async def store(history: History) -> AsyncIterator[Witness]:
     bring_processes(asyncio.get_running_loop())
     inner = SQLiteStore(None)
     await inner.open()
-    await inner.runs.join("n", ttl=15.0)
+    await inner.runs.join("n", ttl=15.0, workers=[])
     yield Witness(inner, history.note, node="n")
     await inner.close()
 
@@ -132,6 +132,6 @@ async def test_everything_else_is_the_stores_own(store: Witness) -> None:
     bells = [store.runs.subscribe(), store.logs.subscribe("log-r1")]
     for bell in bells:
         bell.close()
-    renewer = store.renewer("n", ttl=15.0)
+    renewer = store.renewer("n", ttl=15.0, workers=[])
     assert renewer.renew(stalled=False).held == {"log-r1": 1}
     renewer.close()

@@ -418,7 +418,7 @@ class RunStore(Protocol):
 
     # ---- nodes ------------------------------------------------------------------------------
 
-    async def join(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> None:
+    async def join(self, node: str, *, ttl: float, workers: Collection[str]) -> None:
         """Write the node's first lease, and the names of its workers.
 
         On one machine its OS lock is held from before this until `leave` or death.
@@ -535,7 +535,7 @@ class Store(Protocol):
         """Finish what is under way and let go of everything. Harmless twice."""
         ...
 
-    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> Renewer:
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str]) -> Renewer:
         """Return the renewer of `node`, which has these workers; callable from any thread."""
         ...
 

@@ -73,7 +73,7 @@ class FaultyStore:
     async def close(self) -> None:
         """Do nothing: `inner` belongs to whoever made it."""
 
-    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> Renewer:
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str]) -> Renewer:
         """Return a renewer that fails by the same faults, as operation `renew`."""
         return _FaultyRenewer(self.inner.renewer(node, ttl=ttl, workers=workers), self)
 

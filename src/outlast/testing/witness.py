@@ -52,7 +52,7 @@ class Witness:
     async def close(self) -> None:
         """Do nothing: `inner` belongs to whoever made it."""
 
-    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> Renewer:
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str]) -> Renewer:
         """Return the store's own renewer: what a lease says proves nothing."""
         return self.inner.renewer(node, ttl=ttl, workers=workers)
 

@@ -30,7 +30,7 @@ class Others:
     unreadable: Sequence[str]
 
 
-def join(transaction: Transaction, node: str, *, ttl: float, boot_id: str, workers: str | None) -> None:
+def join(transaction: Transaction, node: str, *, ttl: float, boot_id: str, workers: str) -> None:
     """Write the node's first lease."""
     write_lease(transaction, node, until=transaction.now + ttl, boot_id=boot_id, workers=workers)
 
@@ -41,7 +41,7 @@ def write_lease(
     *,
     until: float,
     boot_id: str,
-    workers: str | None,
+    workers: str,
     stalled: bool = False,
     lag: float = 0.0,
 ) -> None:
@@ -50,9 +50,9 @@ def write_lease(
     query.execute(WRITE_LEASE, {**lease, "now": query.now})
 
 
-def workers_column(workers: Collection[str] | None) -> str | None:
+def workers_column(workers: Collection[str]) -> str:
     """Return names of workers as they are stored."""
-    return None if workers is None else json.dumps(sorted(workers))
+    return json.dumps(sorted(workers))
 
 
 def drain(transaction: Transaction, node: str) -> None:

@@ -31,11 +31,11 @@ class SQLiteRenewer:
         node: str,
         *,
         ttl: float,
+        workers: Collection[str],
         clock: StoreClock,
         connect: Callable[[], sqlite3.Connection],
         lock: threading.Lock,
         owned: bool,
-        workers: Collection[str] | None = None,
         identity: Identity | None = None,
     ) -> None:
         self._node = node

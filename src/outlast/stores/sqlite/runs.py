@@ -171,7 +171,7 @@ class SQLiteRuns:
 
     # ---- nodes ------------------------------------------------------------------------------
 
-    async def join(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> None:
+    async def join(self, node: str, *, ttl: float, workers: Collection[str]) -> None:
         if self._locks is not None:
             self._locks.take(node)  # before its lease is there to be doubted
         boot_id = self._engine.ground.clock.boot_id

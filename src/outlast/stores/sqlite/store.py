@@ -85,7 +85,7 @@ class SQLiteStore:
         if self._locks is not None:
             self._locks.close()
 
-    def renewer(self, node: str, *, ttl: float, workers: Collection[str] | None = None) -> SQLiteRenewer:
+    def renewer(self, node: str, *, ttl: float, workers: Collection[str]) -> SQLiteRenewer:
         ground = self._engine.ground
         path = self._path
         return SQLiteRenewer(

@@ -29,17 +29,16 @@ class Leasing(Contract):
         await join(store, A)
         (node,) = await store.runs.nodes()
         assert before + TTL <= node.until <= await store.runs.now() + TTL
-        assert node == Node(id=A, until=node.until, stalled=False)
+        assert node == Node(id=A, until=node.until, stalled=False, workers=frozenset({CHAT}))
 
     async def test_a_node_is_told_with_its_workers_for_as_long_as_it_has_a_lease(
         self, store: Store, bench: Workbench
     ) -> None:
-        await join(store, A)
-        for node, workers in ((B, [CHAT, "fax"]), ("n3", [])):
+        for node, workers in ((A, [CHAT]), (B, [CHAT, "fax"]), ("n3", [])):
             await store.runs.join(node, ttl=TTL, workers=workers)
         await bench.age(TTL + 1)
-        await _renew(store, B)
-        expected = {A: None, B: frozenset({CHAT, "fax"}), "n3": frozenset[str]()}
+        await _renew(store, B, workers=[CHAT, "fax"])
+        expected = {A: frozenset({CHAT}), B: frozenset({CHAT, "fax"}), "n3": frozenset[str]()}
         assert {node.id: node.workers for node in await store.runs.nodes()} == expected
 
     async def test_a_lease_that_is_written_anew_tells_the_workers_again(self, store: Store) -> None:
@@ -79,7 +78,7 @@ class Leasing(Contract):
     async def test_a_run_tells_the_end_of_its_holders_lease_and_of_no_other(self, store: Store) -> None:
         await join(store, A)
         run = await drive(store)
-        await store.runs.join(B, ttl=10 * TTL)
+        await store.runs.join(B, ttl=10 * TTL, workers=[CHAT])
         (until,) = [node.until for node in await store.runs.nodes() if node.id == A]
         assert (await load(store, run)).lease_until == until
 
@@ -230,7 +229,7 @@ class Leasing(Contract):
 
 
 async def _renew(
-    store: Store, node: str, *, stalled: bool = False, lag: float = 0.0, workers: Collection[str] | None = None
+    store: Store, node: str, *, stalled: bool = False, lag: float = 0.0, workers: Collection[str] = (CHAT,)
 ) -> Renewal:
     renewer = store.renewer(node, ttl=TTL, workers=workers)
     try:

@@ -100,7 +100,7 @@ async def listed(
 async def join(store: Store, *nodes: str) -> None:
     """Give each node its first lease."""
     for node in nodes:
-        await store.runs.join(node, ttl=TTL)
+        await store.runs.join(node, ttl=TTL, workers=[CHAT])
 
 
 async def take(store: Store, run: Run, node: str, *, not_before: float = 0.0) -> Run:

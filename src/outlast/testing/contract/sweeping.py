@@ -82,7 +82,7 @@ class Sweeping(Contract):
     async def test_a_held_run_is_not_forsaken(self, store: Store, bench: Workbench) -> None:
         await join(store, A)
         await drive(store)
-        renewer = store.renewer(A, ttl=TTL)
+        renewer = store.renewer(A, ttl=TTL, workers=[CHAT])
         for _ in range(30):
             await store.runs.attend(["other"], every=EVERY)
             await bench.age(EVERY)

@@ -7,4 +7,4 @@ ON CONFLICT (id) DO UPDATE SET
     stalled = excluded.stalled,
     lag = excluded.lag,
     renewed_at = excluded.renewed_at,
-    workers = coalesce(excluded.workers, workers)
+    workers = excluded.workers
