@@ -188,11 +188,12 @@ class Counted:
 
 
 class Runs:
-    """A run store whose loads, of one row or of many at once, are counted and pass `before`."""
+    """A run store whose loads, of one row or of many at once, are counted, and pass `before` as other looks do."""
 
     def __init__(self, inner: RunStore) -> None:
         self._inner = inner
         self.loads = 0
+        self.looks = 0
         self.before: Callable[[str], Awaitable[None]] = nothing
 
     def __getattr__(self, name: str) -> Any:
@@ -207,6 +208,11 @@ class Runs:
         self.loads += 1
         await self.before("load_all")
         return await self._inner.load_all(keys)
+
+    async def recovering(self, keys: Collection[tuple[str, str]]) -> Collection[str]:
+        self.looks += 1
+        await self.before("recovering")
+        return await self._inner.recovering(keys)
 
 
 @dataclass

@@ -52,6 +52,17 @@ SABOTAGE: list[tuple[Check, Broken, dict[str, Any]]] = [
     ),
     (Finding.test_looking_for_due_runs_writes_nothing, {"due": wrong.due_and_marked}, {}),
     (Finding.test_a_run_is_due_when_its_holders_lease_has_run_out, {"due": wrong.due_while_held}, {}),
+    (
+        Finding.test_a_run_recovers_from_when_its_node_lets_go_of_it_until_another_claims_it,
+        {"recovering": wrong.recovering_whoever_holds},
+        {},
+    ),
+    (
+        Finding.test_a_run_recovers_when_its_holders_lease_has_run_out,
+        {"recovering": wrong.recovering_whoever_holds},
+        {},
+    ),
+    (Finding.test_of_many_runs_those_that_recover_are_told_at_once, {"recovering": wrong.recovering_of_all}, {}),
     (Finding.test_a_refusal_leaves_the_row_as_it_is, {"refuse": wrong.refuse_in_the_row}, {}),
     (Claiming.test_a_claim_of_a_row_that_was_claimed_since_is_lost, {"claim": wrong.claim_whatever_it_is_now}, {}),
     (

@@ -103,6 +103,14 @@ async def due_while_held(store: Store, workers: Any, *, limit: int) -> Any:
     return replace(found, runs=[*found.runs, *(each.run for each in listed if each.run.holder)])
 
 
+async def recovering_whoever_holds(store: Store, keys: Any) -> Any:
+    return [each.run.log for each in await store.runs.load_all(keys) if each.run.holder is None and each.run.epoch]
+
+
+async def recovering_of_all(store: Store, keys: Any) -> Any:
+    return [each.run.log for each in await store.runs.load_all(keys)]
+
+
 async def refuse_in_the_row(store: Store, run: Any, *, retry_in: float) -> None:
     await store.runs.stop(run.owner, run.id, reason=None)
 

@@ -238,6 +238,10 @@ class RunStore(Protocol):
         """Return what `load` would for each (owner, id), in one operation; those that are not found are left out."""
         ...
 
+    async def recovering(self, keys: Collection[tuple[str, str]]) -> Collection[str]:
+        """Return the logs of those of these (owner, id) that recover: active, and held by no node with a live lease."""
+        ...
+
     async def list(
         self, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None = None
     ) -> Sequence[Loaded]:

@@ -88,8 +88,8 @@ class Surroundings:
 class Feed:
     """What is new in the log of `run` behind `head`; readers ask `ring`, `ended`, `broken` and `beat` when woken.
 
-    `beat` is the newest heartbeat's frame, `beats` its number, and `beat_at` when the next is due, on the loop's
-    clock. A feed of a sealed log is over from the start.
+    `recovers` is what the newest heartbeat told of the run, `beat` that one's frame, `beats` its number, and `beat_at`
+    when the next is due, on the loop's clock. A feed of a sealed log is over from the start.
     """
 
     def __init__(self, run: Run, head: Head, surroundings: Surroundings) -> None:
@@ -97,6 +97,7 @@ class Feed:
         self.head = head.cursor
         self.ended = head.sealed
         self.broken = False
+        self.recovers = False
         self.beat = b""
         self.beats = 0
         self.run = run
@@ -151,9 +152,12 @@ class Feed:
         """Make the next heartbeat of the row as it was just read; whoever calls rouses the readers."""
         document = beat_document(loaded.run, policy=self._around.policy, now=loaded.now)
         self.beat = native.heartbeat({**document, "head": str(self.head)}, loop_lag=self._around.lag(), now=loaded.now)
+        self.recovers = document["recovering"] is not None
         self.beats += 1
         self._beaten_at = self._clock()
-        self.beat_at = self._beaten_at + self._pause(document)
+        before, self.beat_at = self.beat_at, self._beaten_at + self._pause(document)
+        if self.beat_at < before:
+            self.nudge()  # the pump would sleep until then
 
     # ---- inside -----------------------------------------------------------------------------
 

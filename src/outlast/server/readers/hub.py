@@ -19,6 +19,7 @@ from outlast.errors import Draining, NotStarted
 from outlast.facts import Report
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
+from outlast.server.readers.alarm import Alarm
 from outlast.server.readers.feed import HEARTBEAT, Feed, Surroundings, rouse
 from outlast.server.readers.place import Place
 from outlast.server.readers.poll import Poll
@@ -84,12 +85,14 @@ class Hub:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                rounds = tasks.create_task(Rounds(self._feeds, self._around).run(), name="rounds")
+                looking = [
+                    tasks.create_task(Rounds(self._feeds, self._around).run(), name="rounds"),
+                    tasks.create_task(Alarm(self._feeds, self._around).run(), name="alarm"),
+                ]
                 await self._drop_stalled(SEND_WITHIN, until=self._draining)
                 self._tasks = None
-                rounds.cancel()
-                for pump in self._pumps.values():
-                    pump.cancel()
+                for task in (*looking, *self._pumps.values()):
+                    task.cancel()
                 await rouse(self._room.readers)
                 await self._drop_stalled(FAREWELL_WITHIN, until=self._closing)
                 await self.see_off()

@@ -1,5 +1,6 @@
 """Accepting runs, and finding them again."""
 
+import json
 import math
 import sqlite3
 from collections.abc import Collection, Sequence
@@ -25,6 +26,7 @@ from outlast.stores.sqlite.rows import (
 from outlast.stores.sqlite.statement import load as load_statement
 from outlast.stores.sqlite.transaction import Query, Transaction
 
+FIND_RECOVERING: Final = load_statement("find_recovering")
 INSERT_RUN: Final = load_statement("insert_run")
 OPEN_LOG: Final = load_statement("open_log")
 LIST_RUNS: Final = load_statement("list_runs")
@@ -58,6 +60,12 @@ def load_all(query: Query, keys: Collection[tuple[str, str]], *, corrupt: Corrup
     """Return what `load` would for each run that is found."""
     rows = [row for owner, id in keys if (row := find(query, owner, id)) is not None]
     return readable(rows, loaded_of, now=query.now, corrupt=corrupt)
+
+
+def recovering(query: Query, keys: Collection[tuple[str, str]]) -> Collection[str]:
+    """Return the log of each run that is active and that no live node holds."""
+    rows = query.execute(FIND_RECOVERING, {"keys": json.dumps(list(keys)), "now": query.now})
+    return {row["log"] for row in rows}
 
 
 def list_runs(

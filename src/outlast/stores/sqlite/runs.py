@@ -49,6 +49,9 @@ class SQLiteRuns:
     async def load_all(self, keys: Collection[tuple[str, str]]) -> Sequence[Loaded]:
         return await self._engine.read(lambda query: acceptance.load_all(query, keys, corrupt=self._unreadable.meet))
 
+    async def recovering(self, keys: Collection[tuple[str, str]]) -> Collection[str]:
+        return await self._engine.read(lambda query: acceptance.recovering(query, keys))
+
     async def list(
         self, owner: str, *, status: Status | None, before: str | None, limit: int, thread: str | None = None
     ) -> Sequence[Loaded]:

@@ -7,6 +7,7 @@ from outlast.stores.base import Store
 from outlast.testing.contract.bench import Contract, Workbench
 from outlast.testing.contract.scene import (
     ANN,
+    BOB,
     CHAT,
     MANY,
     TTL,
@@ -99,6 +100,39 @@ class Finding(Contract):
         assert await _due(store) == []
         await bench.age(TTL + 1)
         assert await _due(store) == ["r1"]
+
+    # ---- recovering ----
+
+    async def test_a_run_recovers_from_when_its_node_lets_go_of_it_until_another_claims_it(self, store: Store) -> None:
+        await join(store, A)
+        assert await _recovering(store, await start(store)) is False, "nobody had it"
+        run = await drive(store, "r2")
+        assert await _recovering(store, run) is False
+        await store.runs.release(run, run.token, Cause.STORE)
+        assert await _recovering(store, run) is True
+        again = await take(store, (await store.runs.load(ANN, "r2")).run, A)
+        assert await _recovering(store, again) is False
+        await store.runs.leave(A)
+        assert await _recovering(store, again) is True
+        await store.runs.settle(again, again.token, Completed())
+        assert await _recovering(store, again) is False
+
+    async def test_a_run_recovers_when_its_holders_lease_has_run_out(self, store: Store, bench: Workbench) -> None:
+        await join(store, A)
+        run = await drive(store)
+        await bench.age(TTL - 5)
+        assert await _recovering(store, run) is False
+        await bench.age(6)
+        async with unchanged(store):
+            assert await _recovering(store, run) is True
+
+    async def test_of_many_runs_those_that_recover_are_told_at_once(self, store: Store) -> None:
+        await join(store, A)
+        mine, theirs, driven = await drive(store), await start(store, "r1", owner=BOB), await drive(store, "r2")
+        await store.runs.release(mine, mine.token, Cause.CRASH)
+        keys = [(run.owner, run.id) for run in (mine, theirs, driven)]
+        assert set(await store.runs.recovering([*keys, (ANN, "no-such-run")])) == {mine.log}
+        assert not await store.runs.recovering([])
 
     # ---- cool-downs ----
 
@@ -255,6 +289,10 @@ class Finding(Contract):
         before = await store.runs.now()
         found = await store.runs.due([CHAT], limit=MANY)
         assert before <= found.now <= await store.runs.now()
+
+
+async def _recovering(store: Store, run: Run) -> bool:
+    return run.log in await store.runs.recovering([(run.owner, run.id)])
 
 
 async def _due(store: Store) -> list[str]:
