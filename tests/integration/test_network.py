@@ -3,7 +3,6 @@
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
 from enum import Enum, auto
 from itertools import accumulate
 
@@ -14,10 +13,13 @@ from outlast import Cursor, ReceivedEvent, follow
 from outlast.client.follow import LinkState, Waiting
 from outlast.client.link import Trouble
 from outlast.client.received import Received
+from outlast.testing.diary import Diary
+from outlast.testing.history import History
+from outlast.testing.invariants import CLIENTS, check
 from outlast.testing.network import BlackHole, Cut, Fault, Refuse, Stall, Way
 from outlast.testing.peer import Answer, Asked, Hold, Raw, ScriptedPeer
 from outlast.testing.proxy import FaultProxy
-from tests.integration.stream import FRAMES, HEAD, HELLO, PLACES, SAID, TEXTS, WHOLE
+from tests.integration.stream import FRAMES, HEAD, HELLO, LOG, PLACES, SAID, TEXTS, WHOLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual, pytest.mark.timeout(180), pytest.mark.fault("X15")]
 
@@ -121,6 +123,7 @@ async def test_however_a_stream_is_cut_a_reader_sees_each_event_once_and_none_of
         pytest.param(Refuse(listening=True), True, {Trouble.BROKEN, Trouble.UNREACHABLE}, id="reset when it comes"),
     ],
 )
+@pytest.mark.invariant("client-exactly-once")
 @pytest.mark.parametrize("known", [0, 1, 20, len(SAID) - 1])
 async def test_through_a_network_that_says_nothing_a_reader_comes_back_and_sees_each_event_once(
     fault: Fault | Refuse, is_cut: bool, troubles: set[Trouble], known: int
@@ -149,10 +152,13 @@ async def test_through_a_network_that_says_nothing_a_reader_comes_back_and_sees_
                 proxy.cut()
 
         failing = asyncio.create_task(fail())
-        async with aclosing(follow(proxy.url, "run", on_state=on_state, jitter=lambda: 0.0)) as stream:
-            received = [each async for each in stream]
+        history = History()
+        diary = Diary("reader", "log", note=history.note)
+        await diary.read(follow(proxy.url, "run", after=diary.begin(), on_state=on_state, jitter=lambda: 0.0))
         await failing
-        assert is_whole(received)
+        history.finish([], {"log": LOG})
+        check(history, CLIENTS)
+        assert diary.cursor == PLACES[-1]
         assert set(met) <= troubles
         assert len(met) == 3
         assert [each.headers.get("last-event-id", "0") for each in peer.asked[1:]] == [

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from outlast.client.received import Received
 from outlast.facts import Fact
 from outlast.log.cursor import Cursor, Gap
 from outlast.log.event import Event, StoredEvent
@@ -194,6 +195,45 @@ class ReadingEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowBegan:
+    """An application began to follow a log after a cursor: the one it kept, or the start."""
+
+    at: float
+    reader: str
+    log: str
+    after: Cursor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """An application took an event or a gap from its follow."""
+
+    at: float
+    reader: str
+    log: str
+    received: Received
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorKept:
+    """An application stored a cursor, to come back with."""
+
+    at: float
+    reader: str
+    log: str
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowEnded:
+    """A follow came to its end by itself."""
+
+    at: float
+    reader: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactReported:
     """A node reported a fact."""
 
@@ -230,6 +270,10 @@ Observation: TypeAlias = (
     | EventTaken
     | GapTold
     | ReadingEnded
+    | FollowBegan
+    | Delivered
+    | CursorKept
+    | FollowEnded
     | FactReported
     | FaultMet
 )

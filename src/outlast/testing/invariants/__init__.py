@@ -13,9 +13,19 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from outlast.testing.history import History
-from outlast.testing.invariants import budget, logs, ownership, resumption, rows
+from outlast.testing.invariants import budget, clients, logs, ownership, resumption, rows
 
 Invariant: TypeAlias = Callable[[History], Iterator[str]]
+
+CLIENTS: Final[Mapping[str, Invariant]] = MappingProxyType(
+    {
+        "client-exactly-once": clients.exactly_once,
+        "client-same-bytes": clients.same_bytes,
+        "client-gaps-are-bridged": clients.gaps_are_bridged,
+        "client-terminal-is-last": clients.terminal_is_last,
+    }
+)
+"""What every application keeps that follows a log, wherever its server is and whatever becomes of its connections."""
 
 INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
     {
@@ -44,6 +54,7 @@ INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
         "goes-on-where-readers-are": resumption.goes_on_where_readers_are,
         "ends-as-the-worker-believes": resumption.ends_as_the_worker_believes,
         "checkpoints-are-in-the-log": resumption.checkpoints_are_in_the_log,
+        **CLIENTS,
     }
 )
 """What every history keeps once its runs have come to their ends."""
