@@ -4,6 +4,7 @@ Rules:
 1. A page is kept for whoever comes to its place next, readers that are gone included: five hundred that come to a
    finished log are rarely all at the same page.
 2. What is kept is bounded in bytes, over all logs of the node. The page that was used longest ago goes first.
+   A page of which a view shows nothing has its weight too: nobody fills the memory with places.
 3. A page that is being sent is found as long as anybody sends it, whatever its size: one huge event is one copy.
 4. What lies behind a place never changes, so a page is never wrong. At most it ends before the log does by now.
 """
@@ -18,6 +19,9 @@ from outlast.server.readers.view import View
 LIMIT: Final = 8 * 1024 * 1024
 """Bytes of pages: some thirty thousand short events, or the newest megabytes of a few dozen logs."""
 
+OVERHEAD: Final = 512
+"""Bytes that a page takes beside its frames: itself, and where it is found."""
+
 Spot: TypeAlias = tuple[str, int, View]
 """Where a page begins: its log, the seq before it, and what is shown of it."""
 
@@ -28,6 +32,11 @@ class Page:
 
     chunk: bytes
     seq: int
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes where it is kept."""
+        return len(self.chunk) + OVERHEAD
 
 
 class Shelf:
@@ -52,11 +61,11 @@ class Shelf:
         self._alive[spot] = page
         before = self._kept.pop(spot, None)
         if before is not None:
-            self.bytes -= len(before.chunk)
-        if len(page.chunk) > self._limit:
+            self.bytes -= before.weight
+        if page.weight > self._limit:
             return
         self._kept[spot] = page
-        self.bytes += len(page.chunk)
+        self.bytes += page.weight
         while self.bytes > self._limit:
             _, oldest = self._kept.popitem(last=False)
-            self.bytes -= len(oldest.chunk)
+            self.bytes -= oldest.weight
