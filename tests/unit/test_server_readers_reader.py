@@ -150,6 +150,31 @@ async def test_every_terminal_closes_the_live_and_the_late_stream(outcome: Outco
             assert names(await late.rest()) == ["outlast.hello", terminal, "outlast.caught-up", "outlast.end"]
 
 
+@pytest.mark.behaviour("F10")
+async def test_what_is_at_hand_comes_in_one_piece_with_the_hello() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a")
+        await stage.settle(run)
+        first, second = Wire(), Wire()
+        for wire in (first, second):
+            await (await open_reader(here, run))({"type": "http"}, wire.receive, wire.send)
+        assert (len(first.sent), len(second.sent)) == (3, 2), "the first one waited for the store, after its hello"
+        assert first.messages == second.messages
+        assert names(second.messages)[0] == "outlast.hello"
+
+
+@pytest.mark.behaviour("F10")
+async def test_who_waits_for_the_store_has_heard_the_hello() -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a")
+        wire = Wire()
+        async with here.hub._room.reading, reading(here, run, wire):
+            await turns()
+            assert names(wire.messages) == ["outlast.hello"]
+
+
 @pytest.mark.behaviour("F7", "F8")
 async def test_a_gap_is_told_with_the_snapshot_and_the_stream_goes_on_behind_it() -> None:
     async with staged() as stage, site(stage) as here:

@@ -29,7 +29,7 @@ from outlast.server.readers.feed import Feed
 from outlast.server.readers.place import Place
 from outlast.server.readers.ring import CHUNK, Entry
 from outlast.server.readers.room import Room, until_left
-from outlast.server.readers.shelf import Page
+from outlast.server.readers.shelf import Page, Spot
 from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 
@@ -180,19 +180,20 @@ class Reader:
         # Every event of every reader comes through this loop: it creates nothing but the message and the wait.
         headers = [*HEADERS, *self._headers]
         await self._send(send, {"type": "http.response.start", "status": self._status, "headers": headers})
-        await self._say(send, self._opening)
-        self._opening = b""  # a snapshot may be in it, and the stream may stay for hours
         while not self._gone:
             chunk = self._ready()
             if chunk is None:
-                chunk = await self._from_log()
+                chunk = await self._from_log(send)
                 if not (chunk or self._failed or self._farewell is not None):
                     continue  # the view shows nothing of this page, and more lies behind it
-            small = len(chunk) <= PART  # nearly always; a huge event stays one copy for all its readers
+            # Nearly always small; a huge event stays one copy for all its readers.
+            small = len(self._opening) + len(chunk) <= PART
             if small and not self._caught_up and self._seq >= self._feed.ring.tail:
                 chunk += self._aside() or b""
             if self._farewell is not None:
                 chunk = b""
+            if self._opening:
+                chunk = await self._opened(send, chunk)
             last = self._last() if not chunk or (small and self._is_through()) else None
             if last is not None:
                 self._departure, frame = last
@@ -229,11 +230,26 @@ class Reader:
             return self._feed.beat
         return b""
 
-    async def _from_log(self) -> bytes:
+    async def _opened(self, send: Send, chunk: bytes = b"") -> bytes:
+        """Return `chunk` behind the opening, one send for both; a chunk alone when the two are better said apart."""
+        # A snapshot may be in the opening, and the stream may stay for hours.
+        opening, self._opening = self._opening, b""
+        if chunk and len(opening) + len(chunk) <= PART:
+            return opening + chunk
+        await self._say(send, opening)
+        return chunk
+
+    async def _from_log(self, send: Send) -> bytes:
         """Return what the log has next, and move behind it; empty when the view shows none of it, or the log failed."""
         await asyncio.sleep(0)  # a client that takes all at once must not keep the loop to itself
+        spot = (self._log, self._seq, self._view)
         try:
-            page = self._page = self._room.pages.find((self._log, self._seq, self._view)) or await self._read()
+            page = self._room.pages.find(spot)
+            if page is None:
+                if self._opening:  # who waits for the store has heard who speaks
+                    await self._opened(send)
+                page = await self._read(spot)
+            self._page = page
         except (StoreError, RunGone) as error:  # a run that is gone is told so when the client comes back
             self._failed = True
             self._room.report(StoreTroubled(during="reader", error=error.code))
@@ -241,8 +257,7 @@ class Reader:
         self._seq = page.seq
         return page.chunk
 
-    async def _read(self) -> Page:
-        spot = (self._log, self._seq, self._view)
+    async def _read(self, spot: Spot) -> Page:
         async with self._room.reading:  # without a deadline: those before this reader read one page each
             found = self._room.pages.find(spot)  # one of those may have been at the same place
             if found is not None:
