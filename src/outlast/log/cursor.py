@@ -9,6 +9,7 @@ time are not part of it, so a log re-seeded from memory by another controller ke
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Self
 
@@ -23,6 +24,8 @@ CHAIN_BYTES: Final = 8
 """64 bits: a chance meeting of two pasts at one seq is 1 in 10^19, and a cursor still fits a log line."""
 LAST_SEQ: Final = 2**63 - 1
 """The largest integer every store keeps."""
+KINDS: Final = 256
+"""Kinds of event whose part of the hash is remembered: more than a few workers say, and made for every event else."""
 
 _TEXT: Final = re.compile(r"(0|[1-9][0-9]{0,18})(?:-([0-9a-f]{16}))?", re.ASCII)
 
@@ -64,11 +67,16 @@ def advance(cursor: Cursor, event: "Event") -> Cursor:
     """Return the cursor of `event` written right after `cursor`. Raises `ValueError` for one without its chain."""
     if cursor.chain is None:
         raise ValueError("a cursor taken at its word has no chain to go on from")
-    type, content_type = event.type.encode(), event.content_type.encode()
-    chain = blake2b(cursor.chain, digest_size=CHAIN_BYTES)
-    chain.update(len(type).to_bytes(4) + type + len(content_type).to_bytes(4) + content_type)
+    chain = blake2b(cursor.chain + _kind(event.type, event.content_type), digest_size=CHAIN_BYTES)
     chain.update(event.payload)
     return Cursor(cursor.seq + 1, chain.digest())
+
+
+@lru_cache(maxsize=KINDS)
+def _kind(type: str, content_type: str) -> bytes:
+    """Return what of an event's kind its hash goes over."""
+    parts = type.encode(), content_type.encode()
+    return b"".join(len(part).to_bytes(4) + part for part in parts)
 
 
 def chain(cursor: Cursor, events: "Iterable[Event]") -> list[Cursor]:

@@ -14,6 +14,7 @@ Rules:
 import ipaddress
 import time
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ EXPIRY_GRACE: Final = 30.0
 """Seconds an identity is still good for after its end: clocks differ, and a page needs a moment to get a new token."""
 LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine that no foreign page can take."""
+ADDRESSES: Final = 16
+"""Addresses of which it is remembered whether they are this machine's: it has one or two, and few others ask."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing here, so that a page which cannot read the answer has no use for them."""
 
@@ -119,6 +122,7 @@ class Access:
             )
 
 
+@lru_cache(maxsize=ADDRESSES)
 def _is_loopback(address: str) -> bool:
     try:
         ip = ipaddress.ip_address(address)

@@ -12,6 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, cast
 
@@ -25,6 +26,8 @@ from outlast.wire.status import moment
 
 PROTOCOL: Final = 1
 """The version that `hello` tells; only a change that old readers cannot skip raises it."""
+PLACES: Final = 64
+"""Frames remembered of each kind that tells a place: of a crowd that comes to a log, everybody is told the same."""
 _BEAT: Final = ("head", "status", "budget", "recovering", "lease_left")
 """The members of the status document that a heartbeat repeats."""
 
@@ -151,6 +154,7 @@ def stored_in(frame: bytes, *, epoch: int, time: float) -> StoredEvent:
     return replace(stored, epoch=epoch, time=time)
 
 
+@lru_cache(maxsize=PLACES)
 def hello(*, boot_id: str, heartbeat: float, head: Cursor, beacon: int | None = None) -> bytes:
     """Return the first bytes of a stream: a comment for proxies, then who speaks and where the log stands.
 
@@ -168,6 +172,7 @@ def heartbeat(document: Mapping[str, JSON], *, loop_lag: float, now: float) -> b
     return _control("heartbeat", {**said, "loop_lag": round(loop_lag, 3), "server_time": moment(now)})
 
 
+@lru_cache(maxsize=PLACES)
 def caught_up(head: Cursor) -> bytes:
     """Return the word that everything up to `head`, the one that `hello` told, has been sent."""
     return _control("caught-up", {"head": str(head)})
@@ -194,6 +199,7 @@ def gap_frame(gap: Gap, bridge: Bridge | None = None) -> bytes:
     return sse.encode(data=gap_document(gap, bridge), event=f"{CONTROL_PREFIX}gap")
 
 
+@lru_cache(maxsize=PLACES)
 def end(head: Cursor) -> bytes:
     """Return the last frame of a stream: its run has its outcome, and `head` is its terminal event."""
     return _control("end", {"head": str(head)})

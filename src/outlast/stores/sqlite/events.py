@@ -133,7 +133,7 @@ def _answer_again(transaction: Transaction, log: str, token: Token, head: Cursor
 def seqs(query: Query, logs: Collection[str]) -> Mapping[str, int]:
     """Return the seq of each log's head."""
     heads = query.execute(FIND_SEQS, {"logs": json.dumps(list(logs))})
-    return {row["id"]: row["seq"] for row in heads}
+    return dict(heads.fetchall())  # pairs as they come: to look into a row by name costs as much as to find it
 
 
 def find(query: Query, log: str) -> sqlite3.Row:

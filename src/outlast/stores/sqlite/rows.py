@@ -10,6 +10,7 @@ Rules:
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
@@ -40,6 +41,9 @@ Corrupt: TypeAlias = Callable[[str], None]
 T = TypeVar("T")
 Cells: TypeAlias = Mapping[str, Any]
 """A row by the names of its columns."""
+
+HISTORIES: Final = 64
+"""Texts of causes that are remembered as what they mean: nearly every run has none, or one."""
 
 _TIME: Final = (float, int)
 _KINDS: Final = (
@@ -109,8 +113,9 @@ def read(query: Query, number: int) -> Run:
 def run_of(row: sqlite3.Row, *, now: float) -> Run:
     """Return the run that `row` is, at the store's time `now`. Raises `StoreCorrupt`."""
     cells: Cells = dict(zip(row.keys(), row, strict=True))  # a row compares its names one by one at every look-up
-    if not all(isinstance(cells[column], kind) for column, kind in _KINDS):
-        raise StoreCorrupt("The row of a run cannot be read.")
+    for column, kind in _KINDS:
+        if not isinstance(cells[column], kind):
+            raise StoreCorrupt("The row of a run cannot be read.")
     try:
         return Run(
             owner=cells["owner"],
@@ -192,6 +197,7 @@ def _budget(cells: Cells) -> RecoveryBudget:
     )
 
 
+@lru_cache(maxsize=HISTORIES)
 def _causes(text: object) -> tuple[Cause, ...] | None:
     try:
         return tuple(Cause(name) for name in json.loads(text)) if isinstance(text, str) else None
