@@ -39,6 +39,8 @@ def is_refused(port: int, *, host: str = "127.0.0.1") -> bool:
         connect(port, host=host).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        return False  # it goes at this very moment
     return False
 
 

@@ -3,16 +3,19 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from outlast.errors import PortTaken, SettingsError
 from outlast.facts import BeaconLost, Fact
 from outlast.server.beacon import RELIGHT_AFTER, Beacon, Place, listen
-from tests.beacon import ask, is_refused, lamps, wait_for_end
+from tests.beacon import PATIENCE, ask, is_refused, lamps, wait_for_end
 
 KINDS = pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the processes of a parent are known on Linux alone")
@@ -203,3 +206,40 @@ def test_without_a_python_to_start_a_process_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(SettingsError, match="leave it out, for a thread"):
         beacon(process=True).__enter__()
+
+
+@linux
+def test_a_process_holds_nothing_of_its_parent_open(tmp_path: Path) -> None:
+    with (tmp_path / "runs.db").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        with beacon(process=True) as lit:
+            held: set[str] = set()
+            for each in Path(f"/proc/{lamp_of(lit)}/fd").iterdir():
+                with suppress(FileNotFoundError):  # the connection that asked, closed by now
+                    held.add(str(each.readlink()))
+    assert {name.partition(":")[0] for name in held} == {"/dev/null", "anon_inode", "socket"}
+
+
+FORKING = """
+import os, sys
+from outlast.server.beacon import Beacon, Place
+
+with Beacon(Place(host=None, port=0), "b00t", process=True, report=print) as lit:
+    if os.fork():
+        print(lit.port, flush=True)
+    sys.stdin.read()
+"""
+"""Lights a beacon and forks, as multiprocessing does; both wait until nobody writes to them any more."""
+
+
+@linux
+def test_a_lamp_ends_with_its_parent_also_where_a_fork_of_that_lives_on() -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        port = int(parent.stdout.readline())
+        assert ask(port)["boot_id"] == "b00t"
+        parent.kill()
+        parent.wait()
+        deadline = now() + PATIENCE
+        while not is_refused(port):
+            assert now() < deadline
