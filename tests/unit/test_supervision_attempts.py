@@ -1,5 +1,8 @@
 """Attempts: begun, come to nothing, become the link, waited for, and what ends a link."""
 
+import random
+from collections import Counter
+
 import pytest
 
 from outlast.supervision.commands import Adopt, Command, Open, Release
@@ -170,3 +173,25 @@ def test_a_loss_while_the_replacement_is_under_way_only_ends_the_old_link() -> N
 
 def test_a_machine_that_is_told_nothing_does_nothing() -> None:
     assert Machine(link=Link()).wait(3600.0) == []
+
+
+@pytest.mark.behaviour("K17")
+def test_a_herd_comes_back_spread_out_and_wider_after_each_failure() -> None:
+    chance = random.Random(17)
+    came: list[list[float]] = [[], [], []]
+    for _ in range(1000):
+        machine = live()
+        machine.jitter = chance.random()
+        machine.tell(Drained(link=1, spread=10.0), 1.0)
+        machine.tell(Lost(link=1, trouble=Trouble.DRAINING), 1.0)
+        for attempts in came:
+            machine.wait(machine.link.deadline or 0.0)
+            attempts.append(machine.now)
+            machine.jitter = chance.random()
+            machine.tell(Failed(attempt=machine.link.attempts, trouble=Trouble.UNREACHABLE))
+    crowds = [max(Counter(map(int, attempts)).values()) for attempts in came]
+    assert crowds[0] <= 150
+    assert crowds == sorted(crowds, reverse=True)
+    assert [max(attempts) - min(attempts) for attempts in came] == sorted(max(each) - min(each) for each in came)
+    everyone = Counter(int(moment) for attempts in came for moment in attempts)
+    assert max(everyone.values()) <= 150, "nor do the stragglers of one meet those who failed already"

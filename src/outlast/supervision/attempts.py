@@ -11,7 +11,7 @@ from typing import TypeAlias
 from outlast.supervision.change import changed
 from outlast.supervision.commands import Adopt, Command, Open, Release
 from outlast.supervision.inputs import Drained, Failed, Lost, Ready
-from outlast.supervision.ladder import Ladder, advice
+from outlast.supervision.ladder import advice
 from outlast.supervision.link import Candidate, Current, Link, Moment
 from outlast.supervision.phase import WAKES, Trouble
 from outlast.supervision.profile import LONGEST_HEARTBEAT, YOUNG_DEATHS
@@ -47,15 +47,15 @@ def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
     link = changed(link, candidate=None, trouble=trouble)
     if trouble in {Trouble.FOREIGN, Trouble.SILENT}:
         link = _died_young(link)
-    if link.current is not None and _lives(link, link.current, at):
-        if not link.must_move and link.current.suspicion is None:
+    commands: tuple[Command, ...] = ()
+    if link.current is not None and _outlives(link, link.current, trouble, at):
+        if _is_sound(link, link.current):
             return changed(link, trouble=None), ()  # it is as good as before
-        if trouble not in WAKES:
-            return wait(link, at, pause=failed.pause), ()
-    bare, commands = release(link)
-    if trouble in WAKES:
-        return changed(bare, block=trouble), commands
-    waiting = wait(bare, at, pause=failed.pause)
+    else:
+        link, commands = release(link)
+        if trouble in WAKES:
+            return changed(link, block=trouble), commands
+    waiting = wait(link, at, pause=failed.pause)
     if not is_woken:
         return waiting, commands
     begun, opened = attempt(waiting, at)
@@ -64,7 +64,6 @@ def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
 
 def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
     """Try again: at once where the profile is prompt and this is the first time, otherwise along the ladder."""
-    is_first = link.ladder.failures == 0
     link = changed(outlived(link, at), current=None, must_move=False, trouble=lost.trouble, path_changed=False)
     if lost.trouble in WAKES:
         bare, commands = release(link)
@@ -72,7 +71,7 @@ def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
     link = changed(link, lost_at=at.now)
     if link.is_replacing and link.is_reachable:
         return link, ()  # its replacement is under way, or has its time
-    if link.profile.prompt and is_first and not advice(lost.pause):
+    if link.profile.prompt and link.ladder.failures <= 1 and not advice(lost.pause):
         return attempt(link, at)
     if not link.is_reachable:
         return release(link)
@@ -82,19 +81,22 @@ def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
 def move(link: Link, drained: Drained, at: Moment) -> Outcome:
     """Replace the link at a time of our own within the spread; it serves until it ends."""
     spread = advice(drained.spread)
-    moving = changed(link, ladder=changed(link.ladder, spread=spread), must_move=True, trouble=Trouble.DRAINING)
-    if link.candidate is not None:
+    ladder = changed(link.ladder, spread=spread)
+    moving = changed(link, ladder=ladder, must_move=True, trouble=Trouble.DRAINING, lost_at=at.now)
+    if not link.is_reachable or link.candidate is not None or (link.must_move and link.retry_at is not None):
         return moving, ()
-    return changed(moving, retry_at=at.now + at.jitter * spread), ()
+    return changed(moving, retry_at=max(at.now + at.jitter * spread, ladder.floor)), ()
 
 
 # ---- what rules are made of -----------------------------------------------------------------------
 
 
 def attempt(link: Link, at: Moment) -> Outcome:
-    """Begin an attempt; one in flight ends. Without a network nothing begins, and nothing is held."""
+    """Begin an attempt; one in flight ends. Without a network there is none, and before the time asked for it waits."""
     if not link.is_reachable:
-        return release(link)
+        return _stay(link, at)
+    if link.ladder.floor > at.now:
+        return changed(link, retry_at=link.ladder.floor), ()
     ended = () if link.candidate is None else (Release(attempt=link.candidate.id),)
     number = link.attempts + 1
     candidate = Candidate(id=number, until=at.now + link.profile.establishment)
@@ -104,7 +106,7 @@ def attempt(link: Link, at: Moment) -> Outcome:
 
 def afresh(link: Link, at: Moment) -> Outcome:
     """Begin an attempt as if nothing had failed before."""
-    return attempt(changed(link, ladder=Ladder(), block=None), at)
+    return attempt(changed(link, ladder=changed(link.ladder, failures=0), block=None), at)
 
 
 def release(link: Link) -> Outcome:
@@ -134,20 +136,41 @@ def outlived(link: Link, at: Moment) -> Link:
     is_stable = at.now - current.ready_at >= link.profile.stable
     if is_stable and (current.progressed or not link.profile.needs_progress):
         return changed(link, ladder=changed(link.ladder, failures=0), young_deaths=0)
+    if link.must_move:
+        return link  # it was sent away, and did not die
     return _died_young(changed(link, ladder=changed(link.ladder, failures=link.ladder.failures + 1)))
 
 
 def _within_restart(link: Link, trouble: Trouble, at: Moment) -> Trouble:
-    """Forgive a server that restarts: it may not know yet whom it trusts (N4)."""
+    """Forgive a server that restarts, or goes: it may not know yet whom it trusts (N4)."""
     restarts = link.lost_at is not None and at.now - link.lost_at < link.profile.stable
     return Trouble.BUSY if trouble is Trouble.CREDENTIALS and restarts else trouble
 
 
-def _lives(link: Link, current: Current, at: Moment) -> bool:
-    """Say whether something speaks for the link: its own voice, or fresh evidence."""
-    if current.suspicion is None:
-        return at.now < current.silent_at
-    return current.witness is not None and at.now - current.witness.at < link.profile.evidence_lasts
+def _stay(link: Link, at: Moment) -> Outcome:
+    """Keep a link that speaks although there is said to be no network, and let go of everything else (K13)."""
+    current = link.current
+    if current is None or current.suspicion is not None or not current.speaks(at.now):
+        return release(link)
+    ended = () if link.candidate is None else (Release(attempt=link.candidate.id),)
+    if current.busy_since is not None:
+        current = changed(current, busy_since=at.now)  # a budget after which nothing can be done begins anew
+    return changed(link, current=current, candidate=None, retry_at=None, path_changed=False), ended
+
+
+def _outlives(link: Link, current: Current, trouble: Trouble, at: Moment) -> bool:
+    """Say whether the link outlives the failure of what was to replace it: something speaks for it (R1).
+
+    Nothing does for an identity that lost its rights, nor for one that was to be changed (N2, N4).
+    """
+    if trouble is Trouble.REVOKED or (trouble is Trouble.CREDENTIALS and link.must_move):
+        return False
+    return at.now < (current.silent_at if current.suspicion is None else current.evidence_until(link.profile))
+
+
+def _is_sound(link: Link, current: Current) -> bool:
+    """Say whether there was no need to replace the link."""
+    return not link.must_move and current.suspicion is None and not current.service.doubted
 
 
 def _died_young(link: Link) -> Link:

@@ -39,8 +39,14 @@ def note(link: Link, said: Woken | WentOffline, _at: Moment) -> Outcome:
 
 
 def connect(link: Link, _online: Woken, at: Moment) -> Outcome:
-    """Try now that there is a network."""
+    """Try now that there is a network, though not before the time that the server asked for."""
     return attempt(changed(link, online=True), at)
+
+
+def regain(link: Link, _online: Woken, at: Moment) -> Outcome:
+    """Note that there is a network, and begin a replacement that could not begin without one."""
+    noted = changed(link, online=True)
+    return attempt(noted, at) if link.must_move and not link.is_replacing else (noted, ())
 
 
 def halt(link: Link, _offline: WentOffline, _at: Moment) -> Outcome:
@@ -52,7 +58,7 @@ def halt(link: Link, _offline: WentOffline, _at: Moment) -> Outcome:
 def suspect(link: Link, _offline: WentOffline, at: Moment) -> Outcome:
     """Probe where the link still speaks or needs no network, otherwise let go of it."""
     current, suspected = _current(link), changed(link, online=False)
-    if link.is_local or at.now - current.heard_at < current.heartbeat:
+    if link.is_local or current.speaks(at.now):
         return (suspected, ()) if link.is_replacing else ask_whether_there(suspected, at, within=link.profile.probe)
     return release(suspected)
 
@@ -60,7 +66,7 @@ def suspect(link: Link, _offline: WentOffline, at: Moment) -> Outcome:
 def reroute(link: Link, _changed: Woken, at: Moment) -> Outcome:
     """Replace the link, or restart the attempt, without a probe and on the same rung, at most once in two seconds."""
     if link.retry_at is not None:
-        return link, ()  # a wait is never shortened by this
+        return changed(link, path_changed=False), ()  # a wait is never shortened by this
     if link.replaced_at is not None and at.now - link.replaced_at < REPLACING_EVERY:
         return changed(link, path_changed=True), ()
     return attempt(changed(_doomed(link, at), replaced_at=at.now, path_changed=False), at)
@@ -69,14 +75,15 @@ def reroute(link: Link, _changed: Woken, at: Moment) -> Outcome:
 # ---- people and sleep -----------------------------------------------------------------------------
 
 
-def forgive(link: Link, _woken: Woken, _at: Moment) -> Outcome:
+def forgive(link: Link, woken: Woken, _at: Moment) -> Outcome:
     """Begin the ladder anew, and go on waiting for the network."""
-    return changed(link, ladder=Ladder()), ()
+    is_person = woken.wakeup is Wakeup.USER
+    return changed(link, ladder=Ladder() if is_person else changed(link.ladder, failures=0)), ()
 
 
 def insist(link: Link, _woken: Woken, at: Moment) -> Outcome:
-    """Try at once with the ladder anew; a link is kept until the new one is ready."""
-    return afresh(link, at)
+    """Try at once with the ladder anew, whatever the server asked for; a link is kept until the new one is ready."""
+    return afresh(changed(link, ladder=Ladder()), at)
 
 
 def remember(link: Link, _woken: Woken, _at: Moment) -> Outcome:
@@ -91,9 +98,7 @@ def restart(link: Link, _woken: Woken, at: Moment) -> Outcome:
 
 
 def hurry(link: Link, _woken: Woken, at: Moment) -> Outcome:
-    """End the wait and begin the ladder anew, never before the time that the server asked for."""
-    if link.ladder.floor > at.now:
-        return changed(link, retry_at=link.ladder.floor, ladder=changed(link.ladder, failures=0)), ()
+    """Try at once with the ladder anew, though not before the time that the server asked for."""
     return afresh(link, at)
 
 
@@ -113,16 +118,17 @@ def revive(link: Link, woken: Woken, at: Moment) -> Outcome:
     """After a short sleep probe anew and with less patience; after a long one replace the link."""
     if woken.seconds >= link.profile.absence:
         return afresh(_doomed(link, at), at)
-    awake = changed(link, current=changed(_current(link), suspicion=None))  # an answer may have been slept through
-    return ask_whether_there(awake, at, within=link.profile.short_probe)
+    current = _current(link)
+    awake = changed(link, current=changed(current, suspicion=None))  # an answer may have been slept through
+    return ask_whether_there(awake, at, within=link.profile.short_probe, silent=current.is_slow)
 
 
 # ---- other circumstances --------------------------------------------------------------------------
 
 
 def renew(link: Link, _changed: Woken, at: Moment) -> Outcome:
-    """Replace a link that an account is bound to."""
-    return attempt(changed(link, must_move=True), at) if link.account_bound else (link, ())
+    """Replace a link, or restart an attempt, that an account is bound to."""
+    return attempt(changed(link, must_move=link.current is not None), at) if link.account_bound else (link, ())
 
 
 def unblock(link: Link, woken: Woken, at: Moment) -> Outcome:
@@ -145,7 +151,7 @@ def _doomed(link: Link, at: Moment) -> Link:
     """Return the link with its connection as good as dead: nothing but its own voice speaks for it any more."""
     if link.current is None:
         return link
-    doom = Suspicion(stage=Stage.TRIAGE, asked_at=at.now, until=at.now, silent=True)
+    doom = Suspicion(stage=Stage.DOOMED, asked_at=at.now, until=at.now, silent=True)
     current = changed(link.current, suspicion=doom, witness=None, busy_since=None, gathered_at=None)
     return changed(link, current=current)
 

@@ -4,6 +4,7 @@ Two suspicions are never merged. The *link's* arises from silence or a probe, an
 *service's* arises from a request without an answer, and only an answer or progress clears it.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -39,6 +40,8 @@ class Stage(StrEnum):
     """The second probe may still be answered in time."""
     TRIAGE = "triage"
     """It was missed; something may speak for the server."""
+    DOOMED = "doomed"
+    """Nothing was asked: the way of the connection is gone, or it was slept through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Moment:
 class Suspicion:
     """That the link may be dead, since `asked_at`. `until` ends the stage.
 
-    `silent` says that it began with silence, not with a wakeup: then people are told at once.
+    `silent` says that something was late already when it began, not only a wakeup: then people are told at once.
     """
 
     stage: Stage
@@ -92,7 +95,10 @@ class Witness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """An established link; `id` is the attempt that became it. Times are the caller's clock."""
+    """An established link; `id` is the attempt that became it. Times are the caller's clock.
+
+    `busy_since` is when something spoke for the server first, since when its budget runs; `witness` what does now.
+    """
 
     id: int
     ready_at: float
@@ -111,11 +117,30 @@ class Current:
         """When the silence will have lasted too long."""
         return self.heard_at + SILENT_BEATS * self.heartbeat
 
+    def speaks(self, now: float) -> bool:
+        """Say whether the link has spoken within a heartbeat."""
+        return now - self.heard_at < self.heartbeat
+
     @property
     def is_slow(self) -> bool:
         """Whether people are told that something is late."""
         found_late = self.suspicion is not None and (self.suspicion.silent or self.suspicion.stage is not Stage.PROBE)
         return found_late or self.service.doubted
+
+    @property
+    def deadlock_at(self) -> float | None:
+        """When a link that goes on speaking is proof of a server that does not answer; None where it is silent too."""
+        since = self.service.since
+        if since is None or self.witness is not None or (self.suspicion is not None and self.suspicion.silent):
+            return None
+        at = since + ANSWER_WITHIN + DEADLOCK_AFTER
+        return max(at, self.heard_at) if at <= self.heard_at + self.heartbeat else None
+
+    def evidence_until(self, profile: Profile) -> float:
+        """When what speaks for the server will do so no longer; where nothing does, that is long past."""
+        if self.witness is None:
+            return -math.inf
+        return self.silent_at if self.witness.grade is Grade.FRAMES else self.witness.at + profile.evidence_lasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +196,7 @@ class Link:
             return self._phase_without_link
         if self.is_replacing:
             return Phase.SWITCHING
-        if self.current.busy_since is not None:
+        if self.current.witness is not None:
             return Phase.BUSY
         return Phase.SLOW if self.current.is_slow else Phase.LIVE
 
@@ -200,7 +225,7 @@ class Link:
     def deadline(self) -> float | None:
         """When time is to be told next, on the caller's clock; None when only an input can change anything."""
         first = min((at for at, _ in self.dues()), default=None)
-        return first if first is None or self.grace is None else self.grace
+        return first if first is None or self.grace is None else max(first, self.grace)
 
     @property
     def is_replacing(self) -> bool:
@@ -223,17 +248,18 @@ class Link:
     def _dues_of(self, current: Current) -> Iterator[tuple[float, "Due"]]:
         if current.busy_since is not None and current.gathered_at is not None:
             yield current.gathered_at + self.profile.renew_evidence, Due.EVIDENCE
+        if current.witness is not None:
+            yield current.evidence_until(self.profile), Due.FADED
         if self.is_replacing:
             return  # the replacement is under way: nothing else can come of a question to the old link
         if current.suspicion is not None:
             yield current.suspicion.until, Due.STAGE
         else:
             yield current.silent_at, Due.SILENCE
-        since = current.service.since
-        if since is not None and not current.service.doubted:
+        if (since := current.service.since) is not None and not current.service.doubted:
             yield since + ANSWER_WITHIN, Due.DOUBT
-        elif since is not None and current.busy_since is None and current.suspicion is None:
-            yield since + ANSWER_WITHIN + DEADLOCK_AFTER, Due.DEADLOCK
+        elif (deadlock_at := current.deadlock_at) is not None:
+            yield deadlock_at, Due.DEADLOCK
         if current.busy_since is not None:
             yield current.busy_since + self.profile.busy_budget, Due.BUDGET
 
@@ -245,6 +271,7 @@ class Due(StrEnum):
     RETRY = "retry"
     PATH = "path"
     EVIDENCE = "evidence"
+    FADED = "faded"
     STAGE = "stage"
     SILENCE = "silence"
     DOUBT = "doubt"

@@ -5,7 +5,7 @@ Rules:
 2. One probe at a time; a second wakeup adds none (P8).
 3. Anything that comes in clears the link's suspicion. The probe that it cleared stays an open question to the
    service, which only an answer or progress clears (P13).
-4. Busy needs evidence, and the evidence is looked for again as long as it is needed (P14).
+4. Busy needs evidence, and only as long as it is fresh; it is looked for again as long as it is needed (P14).
 """
 
 from typing import Final
@@ -32,8 +32,8 @@ def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
     if heard.progress:
         service = Service(asked=tuple((number, at.now) for number, _ in current.service.asked))
         return _settled(link, changed(current, progressed=True, service=service)), ()
-    if before.suspicion is not None:
-        current = changed(current, service=_open(current.service, before.suspicion.asked_at))
+    if before.suspicion is not None and before.suspicion.stage is not Stage.DOOMED:
+        current = changed(current, service=_open(current.service, before.suspicion.asked_at, at))
     if current.busy_since is not None and current.service.doubted:
         current = changed(current, witness=Witness(grade=Grade.FRAMES, at=at.now))
     return _settled(link, current), ()
@@ -69,29 +69,22 @@ def answer(link: Link, answered: Answered, at: Moment) -> Outcome:
     return _answered_at(link, _without(_current(link).service, answered.request), at), ()
 
 
-def abandon(link: Link, abandoned: Abandoned, _at: Moment) -> Outcome:
+def abandon(link: Link, abandoned: Abandoned, at: Moment) -> Outcome:
     """Keep the question open: nobody waits any more, and still it was not answered."""
     current = _current(link)
     asked_at = dict(current.service.asked).get(abandoned.request)
     if asked_at is None:
         return link, ()
-    service = _open(_without(current.service, abandoned.request), asked_at)
+    service = _open(_without(current.service, abandoned.request), asked_at, at)
     return changed(link, current=changed(current, service=service)), ()
 
 
 def witness(link: Link, witnessed: Witnessed, at: Moment) -> Outcome:
     """Call a server busy that something speaks for, where something is late."""
     current = _current(link)
-    before = current.witness
-    if not current.is_slow or (before is not None and _outweighs(before, witnessed.grade, link, at)):
+    if not current.is_slow or _outweighs(current, witnessed.grade, link, at):
         return link, ()
-    busy = changed(
-        current,
-        witness=Witness(grade=witnessed.grade, at=at.now),
-        busy_since=at.now if current.busy_since is None else current.busy_since,
-        gathered_at=at.now if current.gathered_at is None else current.gathered_at,
-    )
-    return changed(link, current=busy), ()
+    return _call_busy(link, Witness(grade=witnessed.grade, at=at.now), at), ()
 
 
 # ---- what time does -------------------------------------------------------------------------------
@@ -106,10 +99,15 @@ def ask_whether_there(link: Link, at: Moment, *, within: float, silent: bool = F
     return _send(link, changed(current, suspicion=suspicion))
 
 
+def wonder(link: Link, at: Moment) -> Outcome:
+    """Probe a link that has been silent for too long."""
+    return ask_whether_there(link, at, within=link.profile.probe, silent=True)
+
+
 def advance(link: Link, at: Moment) -> Outcome:
     """Go on to what follows the stage that has run out: another question, evidence, or another link."""
     current, profile = _current(link), link.profile
-    suspicion, witness = current.suspicion, current.witness
+    suspicion = current.suspicion
     assert suspicion is not None, "its deadline has come"
     match suspicion.stage:
         case Stage.PROBE if profile.pause is not None:
@@ -119,8 +117,8 @@ def advance(link: Link, at: Moment) -> Outcome:
         case Stage.PAUSE:
             second = changed(suspicion, stage=Stage.SECOND, until=at.now + profile.probe)
             return _send(link, changed(current, suspicion=second))
-        case Stage.TRIAGE if witness is not None and at.now < witness.at + profile.evidence_lasts:
-            kept = changed(suspicion, until=witness.at + profile.evidence_lasts)
+        case Stage.TRIAGE if at.now < (until := current.evidence_until(profile)):
+            kept = changed(suspicion, until=until)
             return changed(link, current=changed(current, suspicion=kept)), ()
         case _:
             return afresh(link, at)  # the old link is kept until the new one is ready (R1, P12)
@@ -135,7 +133,12 @@ def doubt(link: Link, at: Moment) -> Outcome:
 
 def deadlock(link: Link, at: Moment) -> Outcome:
     """Call the service busy: the link speaks, and still there is no answer."""
-    return witness(link, Witnessed(link=_current(link).id, grade=Grade.FRAMES), at)
+    return _call_busy(link, Witness(grade=Grade.FRAMES, at=_current(link).heard_at), at), ()
+
+
+def fade(link: Link, _at: Moment) -> Outcome:
+    """Call a server busy no longer for which nothing has spoken for too long; its budget goes on."""
+    return changed(link, current=changed(_current(link), witness=None)), ()
 
 
 def gather(link: Link, at: Moment) -> Outcome:
@@ -175,15 +178,27 @@ def _settled(link: Link, current: Current) -> Link:
     return changed(link, current=current, retry_at=None, trouble=None)
 
 
-def _outweighs(before: Witness, grade: Grade, link: Link, at: Moment) -> bool:
-    is_fresh = at.now - before.at < link.profile.evidence_lasts
-    return is_fresh and STRENGTH[before.grade] > STRENGTH[grade]
+def _call_busy(link: Link, witness: Witness, at: Moment) -> Link:
+    current = _current(link)
+    busy = changed(
+        current,
+        witness=witness,
+        busy_since=at.now if current.busy_since is None else current.busy_since,
+        gathered_at=at.now if current.gathered_at is None else current.gathered_at,
+    )
+    return changed(link, current=busy)
 
 
-def _open(service: Service, asked_at: float) -> Service:
-    """Return the service with a question that nobody waits for any more."""
+def _outweighs(current: Current, grade: Grade, link: Link, at: Moment) -> bool:
+    before = current.witness
+    is_stronger = before is not None and STRENGTH[before.grade] > STRENGTH[grade]
+    return is_stronger and at.now < current.evidence_until(link.profile)
+
+
+def _open(service: Service, asked_at: float, at: Moment) -> Service:
+    """Return the service with a question that nobody waits for any more; one that is old is doubted at once."""
     earlier = asked_at if service.abandoned_at is None else min(service.abandoned_at, asked_at)
-    return changed(service, abandoned_at=earlier)
+    return changed(service, abandoned_at=earlier, doubted=service.doubted or at.now - earlier >= ANSWER_WITHIN)
 
 
 def _without(service: Service, request: int) -> Service:

@@ -1,6 +1,8 @@
 """The rule about time: what has come due is done, one thing at a time, and our own stall is nobody else's fault."""
 
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from outlast.supervision import questions
 from outlast.supervision.attempts import Outcome, afresh, attempt, fail
@@ -22,35 +24,34 @@ def tick(link: Link, _tick: Tick, at: Moment) -> Outcome:
         return changed(link, grace=at.now + GRACE), ()
     due_at, due = min(link.dues(), key=lambda each: each[0])
     judging = changed(link, grace=None)
-    return _do(judging, due, at) if due_at <= at.now else (judging, ())
+    return RULES[due](judging, at) if due_at <= at.now else (judging, ())
 
 
-def _do(link: Link, due: Due, at: Moment) -> Outcome:
-    match due:
-        case Due.ESTABLISHMENT:
-            return _give_up(link, at)
-        case Due.RETRY:
-            return attempt(link, at)
-        case Due.PATH:
-            return reroute(link, Woken(wakeup=Wakeup.PATH_CHANGED), at)
-        case Due.SILENCE:
-            return questions.ask_whether_there(link, at, within=link.profile.probe, silent=True)
-        case Due.STAGE:
-            return questions.advance(link, at)
-        case Due.DOUBT:
-            return questions.doubt(link, at)
-        case Due.DEADLOCK:
-            return questions.deadlock(link, at)
-        case Due.EVIDENCE:
-            return questions.gather(link, at)
-        case Due.BUDGET:
-            return afresh(link, at)
-    assert_never(due)
-
-
-def _give_up(link: Link, at: Moment) -> Outcome:
-    """End an attempt that took too long; it is let go once, whatever it is waiting for (K7, K8)."""
+def give_up(link: Link, at: Moment) -> Outcome:
+    """End an attempt that took too long; it is let go once, whatever it is waiting for."""
     assert link.candidate is not None, "its deadline has come"
     late = link.candidate.id
     failed, commands = fail(link, Failed(attempt=late, trouble=Trouble.SILENT), at)
     return failed, (Release(attempt=late), *commands)
+
+
+def go_around(link: Link, at: Moment) -> Outcome:
+    """Do what another path asked for sooner than two seconds after the one before."""
+    return reroute(link, Woken(wakeup=Wakeup.PATH_CHANGED), at)
+
+
+RULES: Final[Mapping[Due, Callable[[Link, Moment], Outcome]]] = MappingProxyType(
+    {
+        Due.ESTABLISHMENT: give_up,
+        Due.RETRY: attempt,
+        Due.PATH: go_around,
+        Due.EVIDENCE: questions.gather,
+        Due.FADED: questions.fade,
+        Due.STAGE: questions.advance,
+        Due.SILENCE: questions.wonder,
+        Due.DOUBT: questions.doubt,
+        Due.DEADLOCK: questions.deadlock,
+        Due.BUDGET: afresh,
+    }
+)
+"""What time does to a link, each when it has come due."""
