@@ -83,6 +83,39 @@ def test_an_address_counts_once_it_is_checked_and_unless_it_is_changed_every_day
     assert bool(facts(flagged(flags))) is counts
 
 
+def attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value
+
+
+def said(kind: int, body: bytes) -> bytes:
+    return struct.pack("=IHHII", 16 + len(body), kind, 2, 1, 1) + body
+
+
+def test_flags_that_stand_only_at_length_count() -> None:
+    body = struct.pack("=BBBBI", 10, 64, 0, 0, 4) + attribute(1, ip_address("2001:db8::2").packed)
+    assert facts(said(20, body))
+    assert not facts(said(20, body + attribute(8, struct.pack("=I", 0x40))))
+
+
+def test_of_a_line_with_two_ends_ours_is_read() -> None:
+    theirs, ours = ip_address("192.0.2.1"), ip_address("192.0.2.2")
+    body = struct.pack("=BBBBI", 2, 32, 0, 0, 4) + attribute(1, theirs.packed) + attribute(2, ours.packed)
+    assert facts(said(20, body)) == [address(4, str(ours))]
+
+
+def test_details_that_are_marked_as_nested_are_read() -> None:
+    body = struct.pack("=BxHiII", 0, 1, 7, 0x41, 0) + attribute(18 | 0x8000, attribute(1, b"bridge"))
+    assert facts(said(16, body)) == [interface(7, "bridge")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "leads"), [(1, True), (2, False), (6, False), (7, False)], ids=["unicast", "local", "hole", "unreachable"]
+)
+def test_only_a_way_to_another_machine_is_a_way_out(kind: int, leads: bool) -> None:
+    body = struct.pack("=BBBBBBBBI", 2, 32, 0, 0, 254, 0, 0, kind, 0) + attribute(4, struct.pack("=I", 4))
+    assert bool(facts(said(24, body))) is leads
+
+
 def test_a_second_address_of_version_4_is_no_temporary_one() -> None:
     assert facts(flagged(0x01, family=socket.AF_INET)) == [address(4, "192.0.2.2")]
 

@@ -29,6 +29,13 @@ def test_a_reading_asks_everything_and_returns_the_path(kernel: Kernel) -> None:
     assert network.read() == first
 
 
+def test_where_no_way_leads_out_for_one_family_the_rest_is_the_path() -> None:
+    with Kernel(CONTAINER) as kernel:
+        path = Network(kernel).read()
+        assert path is not None
+        assert (len(path.addresses), len(path.routes)) == (2, 1)
+
+
 @pytest.mark.behaviour("N5")
 @pytest.mark.parametrize("question", range(4))
 def test_a_reading_that_may_be_older_than_a_report_is_dropped_and_the_next_one_counts(question: int) -> None:

@@ -220,10 +220,11 @@ async def test_a_source_that_cannot_be_read_at_all_is_none(script: Script, told:
 
 
 async def test_nothing_is_told_after_the_end_and_nothing_is_left(script: Script, told: list[Hint]) -> None:
-    hands = Hands()
+    hands, watched = Hands(), script.fileno()
     async with watching(told.append, subscribe=lambda: script, clocks=hands):
         script.report(AWAY)
         await asyncio.sleep(0.1)  # it settles
+    assert not asyncio.get_running_loop().remove_reader(watched), "it was let go"
     hands.asleep += 60
     await asyncio.sleep(10)
     assert told == []
