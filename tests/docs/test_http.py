@@ -3,14 +3,17 @@
 import re
 
 import pytest
+from httpx2 import AsyncClient
 
 from docs.draw import PAGES
+from outlast import Outlast
 from outlast.lineage import Entry, Kind
 from outlast.log.cursor import Cursor
 from outlast.log.limits import Usage
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.stores.base import Head
+from outlast.testing.asgi import StreamingTransport
 from outlast.wire.lineage import lineage_document
 from outlast.wire.status import status_document
 
@@ -45,6 +48,14 @@ def test_every_member_of_a_lineage_is_told() -> None:
     entry = Entry(epoch=1, claim="c", node="n", at=0.0, kind=Kind.CLAIM, cause=None, calls=0)
     (told,) = lineage_document(RUN, [entry])["lineage"]  # type: ignore[misc, union-attr]
     assert named("Lineage") == list(told)  # type: ignore[arg-type]
+
+
+@pytest.mark.anyio
+async def test_every_member_of_the_health_document_is_told() -> None:
+    async with Outlast("sqlite://") as outlast, AsyncClient(transport=StreamingTransport(outlast.app)) as client:
+        document = (await client.get("http://localhost/healthz")).json()
+    (row,) = re.findall(r"^\| `GET /healthz` .*", (PAGES / "http.md").read_text(), re.MULTILINE)
+    assert document.keys() <= set(re.findall(r"`(\w+)`", row))
 
 
 # ---- this check can fail ----
