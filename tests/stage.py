@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Self
 
@@ -39,6 +39,21 @@ BASE = "http://localhost:8400"
 
 
 # ---- runs ---------------------------------------------------------------------------------------
+
+
+def row(**said: Any) -> Run:
+    """Return a run as it is accepted, but for what is said of it."""
+    accepted = Run(
+        owner="ann",
+        id="r1",
+        log="f00d",
+        worker="chat",
+        input=b"1",
+        digest=b"d",
+        created_at=0.0,
+        updated_at=0.0,
+    )
+    return replace(accepted, **said)
 
 
 class Stage:
@@ -229,6 +244,34 @@ class Handled:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+# ---- scenes -------------------------------------------------------------------------------------
+
+GIVEN_UP = 5000.0
+"""Virtual seconds after which whoever waits for what never comes fails its test: the heartbeats go on for ever."""
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator["tuple[Stage, Handled, Site]"]:
+    """Serve an empty store through ports with a hand on them."""
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here, asyncio.timeout(GIVEN_UP):
+            yield stage, handled, here
+
+
+async def until(moment: float) -> None:
+    """Let virtual time pass."""
+    reached = asyncio.Event()
+    asyncio.get_running_loop().call_at(moment, reached.set)
+    await reached.wait()
+
+
+async def turns(number: int = 50) -> None:
+    """Let the loop turn so many times."""
+    for _ in range(number):
+        await asyncio.sleep(0)
 
 
 # ---- readers ------------------------------------------------------------------------------------

@@ -11,22 +11,13 @@ from outlast.lineage import Entry, Kind
 from outlast.log.cursor import Cursor
 from outlast.log.limits import Usage
 from outlast.recovery import RecoveryPolicy
-from outlast.run import Run
 from outlast.stores.base import Head
 from outlast.testing.asgi import StreamingTransport
 from outlast.wire.lineage import lineage_document
 from outlast.wire.status import status_document
+from tests.stage import row
 
-RUN = Run(
-    owner="ann",
-    id="r1",
-    log="f00d",
-    worker="chat",
-    input=b"1",
-    digest=b"d",
-    created_at=0.0,
-    updated_at=0.0,
-)
+RUN = row()
 
 
 def named(heading: str, page: str | None = None) -> list[str]:

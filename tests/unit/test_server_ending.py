@@ -2,28 +2,16 @@ import pytest
 
 from outlast.errors import EventTooLarge, Fenced, HeadConflict, LogFull, Retry, StoreUnavailable, WorkerRaised
 from outlast.log.limits import LogLimits
-from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Limit, Run
+from outlast.run import Cancelled, Cause, Completed, Failed, FailureCode, Limit
 from outlast.server.conditions import Conditions
 from outlast.server.ending import CallsSpent, Ending, Finished, HandedOff, Raised, StopAsked, resolve
+from tests.stage import row
 
 LIMITS = LogLimits(event_bytes=16)
 
 
-def run() -> Run:
-    return Run(
-        owner="ann",
-        id="r1",
-        log="f00d",
-        worker="chat",
-        input=b"1",
-        digest=b"d",
-        created_at=0.0,
-        updated_at=0.0,
-    )
-
-
 def resolved(ending: Ending) -> object:
-    return resolve(ending, run(), Conditions(report=lambda _: None, mint=str, jitter=lambda: 0.5, limits=LIMITS))
+    return resolve(ending, row(), Conditions(report=lambda _: None, mint=str, jitter=lambda: 0.5, limits=LIMITS))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from outlast.run import Cause, Run, restarted
 from outlast.server.readers.feed import FEWEST, LINGER, MOST, RECOVERING_BEAT, SLICE, TURN, Feed, Surroundings, rouse
 from outlast.wire import native
 from outlast.wire.sse import Parser
-from tests.stage import TTL, Handled, Stage, staged
+from tests.stage import TTL, Handled, Stage, staged, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -62,13 +62,6 @@ class Beats(Listener):
 
 def now() -> float:
     return asyncio.get_running_loop().time()
-
-
-async def until(moment: float) -> None:
-    """Let virtual time pass."""
-    reached = asyncio.Event()
-    asyncio.get_running_loop().call_at(moment, reached.set)
-    await reached.wait()
 
 
 @asynccontextmanager

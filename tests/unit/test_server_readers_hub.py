@@ -12,7 +12,7 @@ from outlast.server.readers.hub import FAREWELL_WITHIN, LOOK_EVERY, Hub
 from outlast.server.readers.place import locate
 from outlast.wire import native
 from tests.disk import opened
-from tests.stage import Handled, Stage, Wire, names, site, staged
+from tests.stage import Handled, Stage, Wire, names, site, staged, turns, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -27,17 +27,6 @@ async def serve(hub: Hub, stage: Stage, wire: Wire, id: str = "r1") -> asyncio.T
     serving = asyncio.create_task(reader({"type": "http"}, wire.receive, wire.send))
     await turns()
     return serving
-
-
-async def turns(number: int = 20) -> None:
-    for _ in range(number):
-        await asyncio.sleep(0)
-
-
-async def until(moment: float) -> None:
-    reached = asyncio.Event()
-    asyncio.get_running_loop().call_at(moment, reached.set)
-    await reached.wait()
 
 
 async def test_before_it_runs_nothing_can_be_read() -> None:

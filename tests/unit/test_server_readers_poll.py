@@ -1,6 +1,4 @@
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,18 +11,10 @@ from outlast.server.readers.place import locate
 from outlast.server.readers.poll import Page, Poll
 from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
-from tests.stage import Handled, Site, Stage, Wire, site, staged
+from tests.stage import Site, Wire, scene
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 A = View(types=frozenset({"A"}))
-
-
-@asynccontextmanager
-async def scene() -> AsyncIterator[tuple[Stage, Handled, Site]]:
-    async with staged() as stage:
-        handled = Handled(stage.store)
-        async with site(stage, handled=handled) as here:
-            yield stage, handled, here
 
 
 async def waiting(here: Site, run: Run, view: View = WHOLE) -> tuple[Poll, Page]:

@@ -26,7 +26,7 @@ from outlast.server.seats import Seats
 from outlast.stores.base import LogStore
 from outlast.wire import native
 from outlast.wire.sse import Message
-from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged
+from tests.stage import Handled, Logs, Site, Stage, Wire, events, names, site, staged, turns
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -50,11 +50,6 @@ async def reading(here: Site, run: Run, wire: Wire, after: Cursor | None = None)
     finally:
         wire.left.set()
         await serving
-
-
-async def turns(number: int = 50) -> None:
-    for _ in range(number):
-        await asyncio.sleep(0)
 
 
 # ---- the order of a stream ----------------------------------------------------------------------

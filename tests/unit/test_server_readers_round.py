@@ -14,7 +14,7 @@ from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.readers.feed import HEARTBEAT, Feed, Surroundings
 from outlast.server.readers.round import EVERY, Rounds
-from tests.stage import Handled, Stage, site, staged
+from tests.stage import Handled, Stage, site, staged, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -27,13 +27,6 @@ class Listener:
 
     def wake(self) -> None:
         self.woken += 1
-
-
-async def until(moment: float) -> None:
-    """Let virtual time pass."""
-    reached = asyncio.Event()
-    asyncio.get_running_loop().call_at(moment, reached.set)
-    await reached.wait()
 
 
 @asynccontextmanager

@@ -1,8 +1,7 @@
 """A tap: the log of a run for this process's own code, at its own pace."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -14,20 +13,9 @@ from outlast.server.readers.place import locate
 from outlast.server.readers.snapshot import Snapshots
 from outlast.server.readers.tap import Bridged
 from outlast.server.readers.view import WHOLE, View
-from tests.stage import Handled, Site, Stage, site, staged
+from tests.stage import Handled, Site, nothing, scene
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
-
-GIVEN_UP = 5000.0
-"""Virtual seconds after which a tap that waits for what never comes fails its test: the heartbeats go on for ever."""
-
-
-@asynccontextmanager
-async def scene() -> AsyncIterator[tuple[Stage, Handled, Site]]:
-    async with staged() as stage:
-        handled = Handled(stage.store)
-        async with site(stage, handled=handled) as here, asyncio.timeout(GIVEN_UP):
-            yield stage, handled, here
 
 
 async def tapped(
@@ -133,10 +121,6 @@ async def again(here: Site, run: Run, handled: Handled) -> AsyncGenerator[Bridge
     flow = await tapped(here, run)
     handled.logs.before = before
     return flow
-
-
-async def nothing(_call: str) -> None:
-    pass
 
 
 async def test_a_log_that_ends_before_its_head_is_told() -> None:

@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from outlast.run import (
     StopIntent,
 )
 from outlast.wire.status import etag, status_document
+from tests.stage import row
 
 POLICY = RecoveryPolicy()
 NOW = 1_796_000_000.5
@@ -32,17 +33,7 @@ class Extent:
 
 
 def run(**said: Any) -> Run:
-    base = Run(
-        owner="ann",
-        id="r1",
-        log="f00d",
-        worker="chat",
-        input=b"1",
-        digest=b"d",
-        created_at=NOW - 60,
-        updated_at=NOW - 1,
-    )
-    return replace(base, **said)
+    return row(**{"created_at": NOW - 60, "updated_at": NOW - 1, **said})
 
 
 def held(**said: Any) -> Run:
