@@ -2,15 +2,15 @@
 
 import pytest
 
-from outlast.server.readers.shelf import OVERHEAD, Page, Shelf
+from outlast.server.readers.shelf import OVERHEAD, FramedPage, Shelf
 from outlast.server.readers.view import WHOLE, View
 
 OTHER = View(types=frozenset({"text"}))
 
 
-def page(size: int, seq: int = 1) -> Page:
+def page(size: int, seq: int = 1) -> FramedPage:
     """Return a page that is as heavy as so many pages of nothing."""
-    return Page(chunk=b"x" * (size * OVERHEAD - OVERHEAD), seq=seq)
+    return FramedPage(chunk=b"x" * (size * OVERHEAD - OVERHEAD), seq=seq)
 
 
 def test_a_page_is_found_where_it_begins_and_for_its_view_alone() -> None:

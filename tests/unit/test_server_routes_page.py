@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.server.routes.page import Page
+from outlast.server.routes.page import StaticPage
 from tests.stage import site, staged
 
 pytestmark = pytest.mark.anyio
@@ -66,4 +66,4 @@ def test_what_is_in_the_folder_decides_what_is_served(tmp_path: Path) -> None:
     for name in ("index.html", "a.js", "b.css", "c.svg", "notes.txt", "d.py", "js"):
         (tmp_path / name).write_text("x")
     (tmp_path / "folder.js").mkdir()
-    assert [door.path for door in Page(tmp_path).doors()] == ["/a.js", "/b.css", "/c.svg", "/"]
+    assert [door.path for door in StaticPage(tmp_path).doors()] == ["/a.js", "/b.css", "/c.svg", "/"]

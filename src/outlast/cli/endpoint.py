@@ -78,7 +78,7 @@ def endpoint(url: str, *, model: str | None = None) -> Worker:
 
 @dataclass(slots=True)
 class Call:
-    """One tool call, as it comes together from the chunks of a turn."""
+    """One tool call, as it comes together from the chunks of a reply."""
 
     id: str = ""
     tool: str = ""
@@ -86,7 +86,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Turn:
+class Reply:
     """What the model says in one round: text, and the tools it calls by their index."""
 
     text: str = ""
@@ -108,7 +108,7 @@ class Turn:
         return text
 
     def message(self) -> dict[str, Any]:
-        """Return the turn as the next request repeats it."""
+        """Return the reply as the next request repeats it."""
         return {
             "role": "assistant",
             "content": self.text or None,
@@ -142,14 +142,14 @@ class Conversation:
         """Yield text and tool events until the model is done."""
         self._model = self._model or await _first_model(self._client)
         for last in [False] * ROUNDS + [True]:
-            turn = Turn()
-            async with aclosing(self._ask(turn, may_call=not last)) as answer:
+            reply = Reply()
+            async with aclosing(self._ask(reply, may_call=not last)) as answer:
                 async for text in answer:
                     yield text
-            if not turn.calls:
+            if not reply.calls:
                 return
-            self._messages.append(turn.message())
-            for call in turn.calls.values():
+            self._messages.append(reply.message())
+            for call in reply.calls.values():
                 for event in self._use(call):
                     yield event
         raise EndpointRefused(f"The model called tools in each of {ROUNDS} rounds and in the one after them.")
@@ -163,7 +163,7 @@ class Conversation:
             tools.answered(self._calls, call.tool, result),
         ]
 
-    async def _ask(self, turn: Turn, *, may_call: bool) -> AsyncGenerator[str]:
+    async def _ask(self, reply: Reply, *, may_call: bool) -> AsyncGenerator[str]:
         request = {
             "model": self._model,
             "messages": self._messages,
@@ -173,12 +173,12 @@ class Conversation:
         }
         async with (
             self._client.stream("POST", "chat/completions", json=request) as response,
-            aclosing(_chunks(response, turn)) as chunks,
+            aclosing(_chunks(response, reply)) as chunks,
         ):
             async for chunk in chunks:
-                if text := turn.take(chunk):
+                if text := reply.take(chunk):
                     yield text
-        if not turn.finished:
+        if not reply.finished:
             raise Retry("The model's endpoint ended its answer in the middle.")
 
 
@@ -190,7 +190,7 @@ async def _first_model(client: httpx2.AsyncClient) -> str:
     raise EndpointRefused("The endpoint lists no model; name one.")
 
 
-async def _chunks(response: httpx2.Response, turn: Turn) -> AsyncGenerator[dict[str, Any]]:
+async def _chunks(response: httpx2.Response, reply: Reply) -> AsyncGenerator[dict[str, Any]]:
     _check(response)
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
         raise EndpointRefused("The endpoint answered a request for a stream with something else.")
@@ -198,7 +198,7 @@ async def _chunks(response: httpx2.Response, turn: Turn) -> AsyncGenerator[dict[
     async for chunk in response.aiter_bytes():
         for message in parser.feed(chunk):
             if message.data == b"[DONE]":
-                turn.finished = True
+                reply.finished = True
                 return
             yield _decoded(message.data)
 

@@ -29,7 +29,7 @@ from outlast.server.readers.feed import Feed
 from outlast.server.readers.place import Place
 from outlast.server.readers.ring import CHUNK, Entry
 from outlast.server.readers.room import Room, until_left
-from outlast.server.readers.shelf import Page, Spot
+from outlast.server.readers.shelf import FramedPage, Spot
 from outlast.server.readers.view import WHOLE, View
 from outlast.wire import native
 
@@ -106,7 +106,7 @@ class Reader:
         self._headers = headers
         self._caught_up = False
         self._departure: Departure | None = None
-        self._page: Page | None = None
+        self._page: FramedPage | None = None
         self._failed = False
         self._farewell: bytes | None = None
         self._gone = False
@@ -257,14 +257,14 @@ class Reader:
         self._seq = page.seq
         return page.chunk
 
-    async def _read(self, spot: Spot) -> Page:
+    async def _read(self, spot: Spot) -> FramedPage:
         async with self._room.reading:  # without a deadline: those before this reader read one page each
             found = self._room.pages.find(spot)  # one of those may have been at the same place
             if found is not None:
                 return found
             events = await self._room.read(self._log, after=self._seq)
         shown = [Entry(stored).dressed(self._view) for stored in events if self._view.shows(stored.event.type)]
-        page = Page(chunk=b"".join(shown), seq=events[-1].seq)
+        page = FramedPage(chunk=b"".join(shown), seq=events[-1].seq)
         self._room.pages.keep(spot, page)
         return page
 

@@ -27,7 +27,7 @@ Spot: TypeAlias = tuple[str, int, View]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
-class Page:
+class FramedPage:
     """Frames, joined, and the seq that they lead to."""
 
     chunk: bytes
@@ -45,10 +45,10 @@ class Shelf:
     def __init__(self, *, limit: int = LIMIT) -> None:
         self.bytes = 0
         self._limit = limit
-        self._kept: OrderedDict[Spot, Page] = OrderedDict()
-        self._alive: WeakValueDictionary[Spot, Page] = WeakValueDictionary()
+        self._kept: OrderedDict[Spot, FramedPage] = OrderedDict()
+        self._alive: WeakValueDictionary[Spot, FramedPage] = WeakValueDictionary()
 
-    def find(self, spot: Spot) -> Page | None:
+    def find(self, spot: Spot) -> FramedPage | None:
         """Return the page that begins there, if it is kept or being sent."""
         page = self._kept.get(spot)
         if page is None:
@@ -56,7 +56,7 @@ class Shelf:
         self._kept.move_to_end(spot)
         return page
 
-    def keep(self, spot: Spot, page: Page) -> None:
+    def keep(self, spot: Spot, page: FramedPage) -> None:
         """Keep a page, and let go of others beyond the limit; one larger than that costs none its place."""
         self._alive[spot] = page
         before = self._kept.pop(spot, None)

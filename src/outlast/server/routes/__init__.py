@@ -12,7 +12,7 @@ from outlast.server.routes.events import Events
 from outlast.server.routes.health import CheckReady, DescribeNode, Health
 from outlast.server.routes.metrics import Expose, Metrics
 from outlast.server.routes.nodes import Nodes
-from outlast.server.routes.page import Page
+from outlast.server.routes.page import StaticPage
 from outlast.server.routes.problem import unknown
 from outlast.server.routes.runs import Runs
 from outlast.server.seats import Seats
@@ -39,7 +39,7 @@ def build(
     """
     runs = Runs(intake, store, events, policy)
     health = Health(describe_node, check_ready)
-    doors = [*runs.doors(), *events.doors(), *Nodes(store.runs).doors(), *health.doors(), *Page().doors()]
+    doors = [*runs.doors(), *events.doors(), *Nodes(store.runs).doors(), *health.doors(), *StaticPage().doors()]
     if expose is not None:
         doors += Metrics(expose).doors()
 

@@ -35,7 +35,7 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 
 
-class Page:
+class StaticPage:
     """Answers `GET /` and one path per file of `folder`, all read when this is made."""
 
     def __init__(self, folder: Path = WEB) -> None:
