@@ -128,6 +128,18 @@ class WorkerFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallLeftBehind:
+    """A call of the worker goes on although its run is over for it: it did not end when it was told to.
+
+    It keeps its thread or task, and what it holds, until it ends by itself; `left` are all such calls of the node.
+    """
+
+    run: str
+    epoch: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AbortDelivered:
     """The worker acknowledged that a run is over."""
 
@@ -248,6 +260,7 @@ Fact: TypeAlias = (
     | ControllerStoodDown
     | WorkerCalled
     | WorkerFailed
+    | CallLeftBehind
     | AbortDelivered
     | AbortFailed
     | StoreTroubled

@@ -30,6 +30,7 @@ EVERY: list[Fact] = [
     facts.ControllerStoodDown(run="l1", epoch=1),
     facts.WorkerCalled(run="l1", epoch=1, call=1, waited=0.02),
     facts.WorkerFailed(run="l1", error="ValueError", frames=()),
+    facts.CallLeftBehind(run="l1", epoch=1, left=2),
     facts.AbortDelivered(run="l1", epoch=1),
     facts.AbortFailed(run="l1", epoch=1, error="TimeoutError", given_up=False),
     facts.StoreTroubled(during="look", error="store_busy"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast.errors import StoreUnavailable, ThreadBusy
-from outlast.facts import ControllerStoodDown, NodeStarted, NodeStopped, RunClaimed, RunReleased
+from outlast.facts import CallLeftBehind, ControllerStoodDown, NodeStarted, NodeStopped, RunClaimed, RunReleased
 from outlast.lease import LeasePolicy
 from outlast.log.cursor import Cursor
 from outlast.run import Cause, Completed, Run, Status
@@ -339,3 +339,19 @@ async def test_a_dead_nodes_run_is_taken_over_whatever_the_lease(ttl: float) -> 
         row = await cluster.outcome("r1", within=ttl + 2)
         check(await cluster.finish())
     assert row.budget.takeovers == 1
+
+
+async def test_calls_that_do_not_end_when_they_are_told_to_are_counted_for_as_long_as_they_go_on() -> None:
+    async with Cluster({"chat": ScriptedWorker(lambda _call: [Say("hello"), Deaf(20), Say("late")])}) as cluster:
+        member = await cluster.join("a")
+        left: list[int] = []
+        for ids in (["r1", "r2"], ["r3"]):
+            for id in ids:
+                await cluster.start("chat", id)
+            await asyncio.sleep(1)
+            for id in ids:
+                await cluster.intake.stop(owner="", id=id)
+            await asyncio.sleep(30)
+            left += [fact.left for fact in member.facts if isinstance(fact, CallLeftBehind)][len(left) :]
+        assert left == [1, 2, 1], "those of before have ended meanwhile"
+        check(await cluster.finish())

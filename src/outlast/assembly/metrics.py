@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from outlast.facts import (
     AbortDelivered,
     AbortFailed,
+    CallLeftBehind,
     ControllerPaused,
     EventsAppended,
     Fact,
@@ -73,6 +74,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "refusals_total": Family(kind=Counter, says="Takeovers that `admit` refused."),
     "calls_total": Family(kind=Counter, says="Calls of workers."),
     "worker_errors_total": Family(kind=Counter, says="Calls in which the worker raised."),
+    "left_behind_total": Family(kind=Counter, says="Calls that did not end when they were told to, and went on."),
     "aborts_total": Family(
         kind=Counter, says="Aborts by what the worker answered: `delivered`, `failed`, `given_up`.", labels=("answer",)
     ),
@@ -150,6 +152,8 @@ class Metrics:
                     self._histograms["first_call_seconds"].observe(waited)
             case WorkerFailed():
                 self._count("worker_errors_total")
+            case CallLeftBehind():
+                self._count("left_behind_total")
             case AbortDelivered():
                 self._count("aborts_total", "delivered")
             case AbortFailed(given_up=given_up):

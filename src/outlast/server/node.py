@@ -21,6 +21,7 @@ from typing import Final
 
 from outlast.errors import OwnershipError, StoreError, code_of
 from outlast.facts import (
+    CallLeftBehind,
     NodeBuried,
     NodeDraining,
     NodeStarted,
@@ -302,8 +303,13 @@ class Node:
             handed_off = controller.releasing is Cause.HANDOFF and controller.run.log not in self._unreleased
             self._drain.count(finished=controller.settled, handed_off=handed_off)
             if controller.left_behind is not None:
-                self._left_behind.add(controller.left_behind)
-                controller.left_behind.add_done_callback(self._forget)
+                self._leave_behind(controller.run, controller.left_behind)
+
+    def _leave_behind(self, run: Run, call: "asyncio.Task[bytes | None]") -> None:
+        self._left_behind.add(call)
+        call.add_done_callback(self._forget)
+        if not call.done():
+            self._conditions.report(CallLeftBehind(run=run.log, epoch=run.epoch, left=len(self._left_behind)))
 
     def _forget(self, call: "asyncio.Task[bytes | None]") -> None:
         self._left_behind.discard(call)
