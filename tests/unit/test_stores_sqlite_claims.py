@@ -3,11 +3,16 @@
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from outlast.errors import ClaimLost, Fenced
-from outlast.run import Cause, Completed, RecoveryBudget, Status
+from outlast.recovery import WINDOW, Claim, Leave, RecoveryPolicy
+from outlast.recovery import plan as plan_for
+from outlast.run import Cause, Completed, RecoveryBudget, Run, Status
 from outlast.stores.base import Charge, NewClaim
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.claims import FIND_DUE, FIND_NEXT_DUE
@@ -161,6 +166,46 @@ async def test_of_several_lost_nodes_all_runs_are_due_in_their_order(store: SQLi
     due = (await store.runs.due([CHAT], limit=9)).runs
     assert [run.id for run in due] == ["after 1", "after 2", "after 3", "new"]
     assert [run.id for run in (await store.runs.due([CHAT], limit=2)).runs] == ["after 1", "after 2"]
+
+
+@pytest.mark.behaviour("B24")
+@settings(max_examples=25)
+@given(
+    driven=st.sampled_from([1.0, WINDOW - 1, WINDOW, WINDOW + 1]),
+    waited=st.sampled_from([0.0, 1.0, WINDOW - 1, WINDOW, WINDOW + 1]),
+)
+async def test_what_is_held_back_is_what_the_plan_takes_for_a_later_takeover(driven: float, waited: float) -> None:
+    clock = HandClock()
+    cases = [*product(["let go", "lapsed", "left", "held"], [True, False], [Cause.STORE, Cause.HANDOFF], [True, False])]
+    async with opened(None, clock=clock) as store:
+        runs: list[Run] = []
+        for number, (loss, charged, cause, _) in enumerate(cases):
+            await store.runs.join(f"n{number}", ttl=driven if loss == "lapsed" else 10 * WINDOW, workers=[CHAT])
+            run = await start(store, f"r{number}")
+            taken = RecoveryBudget(takeovers=1, life=1, last_takeover_at=await store.runs.now(), causes=(cause,))
+            claim = new_claim(run, f"n{number}", budget=taken if charged else None)
+            runs.append(await store.runs.claim(run, claim))
+        clock.since += driven / 2
+        for run, (*_, stopped) in zip(runs, cases, strict=True):
+            if stopped:
+                await store.runs.stop(run.owner, run.id, reason=None)
+        clock.since += driven / 2
+        for number, (loss, _, cause, _) in enumerate(cases):
+            if loss == "let go":
+                await store.runs.release(runs[number], runs[number].token, cause)
+            elif loss == "left":
+                await store.runs.leave(f"n{number}")
+        clock.since += waited
+        found = await store.runs.due([CHAT], limit=99, held_back=[CHAT], within=WINDOW)
+        due = {run.id for run in found.runs}
+        for run, case in zip(runs, cases, strict=True):
+            loaded = await store.runs.load(run.owner, run.id)
+            decision = plan_for(loaded.run, RecoveryPolicy(), now=loaded.now, jitter=0.5)
+            match decision:
+                case Claim(cause=cause, budget=budget) if cause is not Cause.HANDOFF:
+                    assert (run.id in due) is (budget.takeovers == 1), case
+                case _:
+                    assert (run.id in due) is not isinstance(decision, Leave), case
 
 
 # ---- claiming and charging ----
