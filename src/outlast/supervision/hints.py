@@ -136,7 +136,7 @@ def unblock(link: Link, woken: Woken, at: Moment) -> Outcome:
     block = link.block
     assert block is not None, "it is blocked"
     heard = changed(link, online=link.online or woken.wakeup is Wakeup.ONLINE)
-    return afresh(heard, at) if woken.wakeup in WAKES[block] else (heard, ())
+    return insist(heard, woken, at) if woken.wakeup in WAKES[block] else (heard, ())
 
 
 def _end(link: Link, intent: Intent) -> Outcome:

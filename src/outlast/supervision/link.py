@@ -78,6 +78,11 @@ class Service:
     doubted: bool = False
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether no question is open."""
+        return not self.asked and self.abandoned_at is None and not self.doubted
+
+    @property
     def since(self) -> float | None:
         """When the oldest question without an answer was asked; None where there is none."""
         moments = [moment for _, moment in self.asked[:1]]
@@ -116,6 +121,11 @@ class Current:
     def silent_at(self) -> float:
         """When the silence will have lasted too long."""
         return self.heard_at + SILENT_BEATS * self.heartbeat
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is suspected, asked or late."""
+        return self.suspicion is None and self.busy_since is None and self.witness is None and self.service.is_quiet
 
     def speaks(self, now: float) -> bool:
         """Say whether the link has spoken within a heartbeat."""
@@ -224,44 +234,53 @@ class Link:
     @property
     def deadline(self) -> float | None:
         """When time is to be told next, on the caller's clock; None when only an input can change anything."""
-        first = min((at for at, _ in self.dues()), default=None)
-        return first if first is None or self.grace is None else max(first, self.grace)
+        dues = self.dues()
+        if not dues:
+            return None
+        first = dues[0][0] if len(dues) == 1 else min(dues)[0]
+        return first if self.grace is None else max(first, self.grace)
 
     @property
     def is_replacing(self) -> bool:
         """Whether another attempt is under way or has its time."""
         return self.candidate is not None or self.retry_at is not None
 
-    def dues(self) -> Iterator[tuple[float, "Due"]]:
-        """Yield what time will do, and when, whatever else happens not. What stands first goes first."""
+    def dues(self) -> list[tuple[float, "Due"]]:
+        """Return what time will do, and when, whatever else happens not. What stands first goes first."""
+        found: list[tuple[float, Due]] = []
         if self.intent is not Intent.WANTED or self.block is not None:
-            return
+            return found
         if self.candidate is not None:
-            yield self.candidate.until, Due.ESTABLISHMENT
+            found.append((self.candidate.until, Due.ESTABLISHMENT))
         if self.retry_at is not None:
-            yield self.retry_at, Due.RETRY
+            found.append((self.retry_at, Due.RETRY))
         if self.path_changed and self.replaced_at is not None:
-            yield self.replaced_at + REPLACING_EVERY, Due.PATH
-        if self.current is not None:
-            yield from self._dues_of(self.current)
+            found.append((self.replaced_at + REPLACING_EVERY, Due.PATH))
+        current = self.current
+        if current is not None:
+            if current.busy_since is not None or current.witness is not None:
+                found += self._dues_of_evidence(current)
+            if not self.is_replacing:  # otherwise nothing else can come of a question to the old link
+                found += self._dues_of_questions(current)
+        return found
 
-    def _dues_of(self, current: Current) -> Iterator[tuple[float, "Due"]]:
+    def _dues_of_evidence(self, current: Current) -> Iterator[tuple[float, "Due"]]:
         if current.busy_since is not None and current.gathered_at is not None:
             yield current.gathered_at + self.profile.renew_evidence, Due.EVIDENCE
         if current.witness is not None:
             yield current.evidence_until(self.profile), Due.FADED
-        if self.is_replacing:
-            return  # the replacement is under way: nothing else can come of a question to the old link
-        if current.suspicion is not None:
-            yield current.suspicion.until, Due.STAGE
-        else:
-            yield current.silent_at, Due.SILENCE
-        if (since := current.service.since) is not None and not current.service.doubted:
-            yield since + ANSWER_WITHIN, Due.DOUBT
-        elif (deadlock_at := current.deadlock_at) is not None:
-            yield deadlock_at, Due.DEADLOCK
+
+    def _dues_of_questions(self, current: Current) -> list[tuple[float, "Due"]]:
+        suspicion, service = current.suspicion, current.service
+        found = [(current.silent_at, Due.SILENCE) if suspicion is None else (suspicion.until, Due.STAGE)]
+        if not service.is_quiet:
+            if (since := service.since) is not None and not service.doubted:
+                found.append((since + ANSWER_WITHIN, Due.DOUBT))
+            elif (deadlock_at := current.deadlock_at) is not None:
+                found.append((deadlock_at, Due.DEADLOCK))
         if current.busy_since is not None:
-            yield current.busy_since + self.profile.busy_budget, Due.BUDGET
+            found.append((current.busy_since + self.profile.busy_budget, Due.BUDGET))
+        return found
 
 
 class Due(StrEnum):

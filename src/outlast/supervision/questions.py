@@ -20,6 +20,8 @@ from outlast.supervision.profile import ANSWER_WITHIN
 
 MOST_ASKED: Final = 64
 """Open requests that are remembered: the oldest ones say all there is to say."""
+TOGETHER: Final = 0.001
+"""Seconds in which signs of life are one: a thousandth of what any patience is measured in."""
 
 
 # ---- rules ----------------------------------------------------------------------------------------
@@ -28,6 +30,11 @@ MOST_ASKED: Final = 64
 def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
     """Clear the link's suspicion; progress clears the service's too."""
     before = _current(link)
+    if before.is_quiet and link.trouble is None:
+        if at.now - before.heard_at < TOGETHER and before.progressed >= heard.progress:
+            return link, ()
+        heard_now = changed(before, heard_at=at.now, progressed=before.progressed or heard.progress)
+        return changed(link, current=heard_now), ()
     current = changed(before, heard_at=at.now, suspicion=None)
     if heard.progress:
         service = Service(asked=tuple((number, at.now) for number, _ in current.service.asked))

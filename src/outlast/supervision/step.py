@@ -28,15 +28,15 @@ def step(link: Link, input: Input, *, now: float, jitter: float) -> Outcome:
     if rule is None:
         return link, ()
     after, commands = rule(link, input, Moment(now, jitter))
-    return (after if after.phase is phase else changed(after, since=now)), commands
+    if after is link or after.phase is phase:
+        return after, commands
+    return changed(after, since=now), commands
 
 
 def _is_past(link: Link, input: Input) -> bool:
     match input:
-        case inputs.Ready(attempt=named) | inputs.Failed(attempt=named):
-            return link.candidate is None or link.candidate.id != named
         case (
-            inputs.Heard(link=named)
+            inputs.Heard(link=named)  # most of what comes in, so it is asked for first
             | inputs.Lost(link=named)
             | inputs.Drained(link=named)
             | inputs.ProbeAnswered(link=named)
@@ -47,5 +47,7 @@ def _is_past(link: Link, input: Input) -> bool:
             | inputs.Witnessed(link=named)
         ):
             return link.current is None or link.current.id != named
+        case inputs.Ready(attempt=named) | inputs.Failed(attempt=named):
+            return link.candidate is None or link.candidate.id != named
         case _:
             return False

@@ -89,7 +89,7 @@ RULES: Final[Mapping[Key, Mapping[Phase, Rule]]] = MappingProxyType(
 TRANSITIONS: Final[Mapping[Phase, frozenset[Phase]]] = MappingProxyType(
     {
         IDLE: frozenset({OFFLINE, CONNECTING, CLOSED}),
-        OFFLINE: frozenset({IDLE, CONNECTING, CLOSED}),
+        OFFLINE: frozenset({IDLE, CONNECTING, BACKOFF, CLOSED}),
         CONNECTING: frozenset({IDLE, OFFLINE, LIVE, BACKOFF, BLOCKED, CLOSED}),
         LIVE: frozenset({IDLE, OFFLINE, CONNECTING, SLOW, SWITCHING, BACKOFF, BLOCKED, CLOSED}),
         SLOW: frozenset({IDLE, OFFLINE, CONNECTING, LIVE, BUSY, SWITCHING, BACKOFF, BLOCKED, CLOSED}),

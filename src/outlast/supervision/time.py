@@ -1,6 +1,7 @@
 """The rule about time: what has come due is done, one thing at a time, and our own stall is nobody else's fault."""
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -22,7 +23,7 @@ def tick(link: Link, _tick: Tick, at: Moment) -> Outcome:
         return link, ()
     if at.now - told_at > LATE:
         return changed(link, grace=at.now + GRACE), ()
-    due_at, due = min(link.dues(), key=lambda each: each[0])
+    due_at, due = min(link.dues(), key=itemgetter(0))
     judging = changed(link, grace=None)
     return RULES[due](judging, at) if due_at <= at.now else (judging, ())
 
