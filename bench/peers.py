@@ -76,6 +76,18 @@ def install(command: Sequence[str], there: Path) -> None:
     check(0, done.returncode, f"{command[-1]} could not be installed: {(done.stderr or done.stdout)[-300:]}")
 
 
+def package(name: str, version: str) -> Path:
+    """Return the folder that a peer of Python is installed in, with all that it needs."""
+    there, uv = place_of(name, version), Path(sys.executable).with_name("uv")
+    install([str(uv), "pip", "install", "-q", "--target", str(there), f"{name}=={version}"], there)
+    return there
+
+
+def place_of(name: str, version: str) -> Path:
+    """Return where such a folder is, or would be."""
+    return FOLDER / f"{name}-{version}"
+
+
 @contextmanager
 def node(folder: Path) -> Generator[tuple[Server, str, str], None, None]:
     """Serve the protocol's own server from files, and yield it with where to append and where to read."""
@@ -89,9 +101,7 @@ def node(folder: Path) -> Generator[tuple[Server, str, str], None, None]:
 @contextmanager
 def rakaia(folder: Path) -> Generator[tuple[Server, str, str], None, None]:
     """Serve rakaia-streams on uvicorn from files, which it syncs."""
-    there = FOLDER / f"{PYTHON}-{PYTHON_VERSION}"
-    uv = Path(sys.executable).with_name("uv")
-    install([str(uv), "pip", "install", "-q", "--target", str(there), f"{PYTHON}=={PYTHON_VERSION}"], there)
+    there = package(PYTHON, PYTHON_VERSION)
     with started(sys.executable, "-c", APPLICATION, str(folder), str(there)) as server:
         yield server, *opened(server)
 
@@ -214,7 +224,7 @@ def lacks(share: float) -> str | None:
     """Say which peer cannot be had here; a test does not install any."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         return "node and npm are not here, and one of the peers is theirs"
-    there = (FOLDER / "node_modules" / NODE, FOLDER / f"{PYTHON}-{PYTHON_VERSION}")
+    there = (FOLDER / "node_modules" / NODE, place_of(PYTHON, PYTHON_VERSION))
     if share < 1 and not all(each.exists() for each in there):
         return "its peers are not installed: `python3 dev.py bench peers-one` does that"
     return None

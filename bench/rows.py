@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import append, death, disk, fanout, idle, memory, peers, replay, startup, stream
+from bench import append, client, death, disk, fanout, idle, memory, peers, replay, startup, stream
 from bench.measure import Row
 
 ROWS: Mapping[str, Callable[[float], Row]] = {
@@ -23,6 +23,9 @@ ROWS: Mapping[str, Callable[[float], Row]] = {
     "renewal": idle.renewal,
     "peers-one": peers.one,
     "peers-many": peers.many,
+    "client-long": client.long,
+    "client-bursts": client.bursts,
+    "client-live": client.live,
     "start-import": startup.importing_it,
     "start-serve": startup.serving_it,
     "death-restart": death.restart,
