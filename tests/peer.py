@@ -7,8 +7,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
+from outlast.wire.native import greeting
+
 Answer: TypeAlias = tuple[int, Any] | None
 """A status and a body: bytes as they are, anything else as JSON. None drops the connection."""
+GREETING: Answer = (200, greeting(boot_id="peer", heartbeat=10.0))
+"""What says who is there, to whoever asks: no answer of a script is spent on it."""
 
 
 class Peer:
@@ -22,6 +26,8 @@ class Peer:
 
     def answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         """Remember a request and return its answer."""
+        if path.endswith("/session"):
+            return GREETING
         self.asked.append((method, path, json.loads(body) if body else None))
         self.headers.append(headers)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

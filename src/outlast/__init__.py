@@ -1,6 +1,6 @@
 """Agent and chat streams that outlive the tab, the network, the deploy, the crash and the busy backend.
 
-`follow` is loaded when it is first asked for: a server needs no HTTP client, a sixth of all that it would import.
+The client is loaded when it is first asked for: a server needs no HTTP client, a sixth of all that it would import.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from outlast.errors import (
     CallMisused,
     Capacity,
     ClaimLost,
+    ClientClosed,
     CursorInvalid,
     Draining,
     EventTooLarge,
@@ -44,6 +45,7 @@ from outlast.errors import (
     ThreadBusy,
     TooLarge,
     TooMany,
+    Unanswered,
     Unauthenticated,
     UnknownWorker,
     WireError,
@@ -61,15 +63,17 @@ from outlast.stores.base import StopAnswer, Stopped
 from outlast.workers.base import ActiveRun, EarlierRun
 
 if TYPE_CHECKING:
-    from outlast.client.follow import follow
+    from outlast.client.client import Client, ClientRecord
+    from outlast.client.connect import connect, follow
 else:
 
     def __getattr__(name: str) -> object:
-        if name != "follow":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from outlast.client.follow import follow  # noqa: PLC0415 - see above
+        from outlast.client import client, connect  # noqa: PLC0415 - see above
 
-        return follow
+        for room in (client, connect):
+            if name in __all__ and hasattr(room, name):
+                return getattr(room, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
@@ -78,6 +82,9 @@ __all__ = [
     "CallMisused",
     "Capacity",
     "ClaimLost",
+    "Client",
+    "ClientClosed",
+    "ClientRecord",
     "Cursor",
     "CursorInvalid",
     "Draining",
@@ -125,10 +132,12 @@ __all__ = [
     "ThreadBusy",
     "TooLarge",
     "TooMany",
+    "Unanswered",
     "Unauthenticated",
     "UnknownWorker",
     "WireError",
     "WorkerError",
     "WorkerRaised",
+    "connect",
     "follow",
 ]

@@ -23,7 +23,9 @@
     │   ├── WorkerRaised         it raised: a verdict
     │   ├── Retry                it asks to be called again
     │   └── CallMisused          it asked its run for what this call of it cannot have
-    └── WireError                a peer's: bytes that are not what they claim to be
+    ├── WireError                a peer's: bytes that are not what they claim to be
+    └── Unanswered               nobody's: what was asked may or may not have happened
+        └── ClientClosed         the client was closed meanwhile
 
 Codes are part of the public contract: they appear in problem documents, in outcomes and in
 exit messages, and are never reused for another meaning.
@@ -299,3 +301,18 @@ class WireError(OutlastError, ValueError):
 def code_of(error: BaseException) -> str:
     """Return an error's code, or the name of its type when it is none of ours: what a log line may say of it."""
     return error.code if isinstance(error, OutlastError) else type(error).__name__
+
+
+# ---- nobody's -----------------------------------------------------------------------------------
+
+
+class Unanswered(OutlastError):
+    """No answer came; what was asked may have happened all the same."""
+
+    code = "unanswered"
+
+
+class ClientClosed(Unanswered):
+    """The client was closed before an answer came."""
+
+    code = "client_closed"

@@ -24,6 +24,7 @@ SAID = [
 PLACES = chain(origin("log"), SAID)
 LOG = [StoredEvent(cursor=place, event=event, epoch=1, time=0.0) for place, event in zip(PLACES, SAID, strict=True)]
 FRAMES = [native.event_frame(stored) for stored in LOG]
+GREETING = native.greeting(boot_id="peer", heartbeat=10)
 HELLO = native.hello(boot_id="peer", heartbeat=10, head=PLACES[-1])
 WHOLE = HELLO + b"".join(FRAMES)
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from outlast.assembly.reading import Reading
-from outlast.client.follow import follow
+from outlast.client.connect import follow
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
 from outlast.errors import CursorInvalid, RunNotFound
 from outlast.log.cursor import Cursor

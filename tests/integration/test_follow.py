@@ -11,13 +11,13 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from outlast import Cursor, Event, ReceivedEvent, follow
-from outlast.client.follow import LinkState, Waiting
-from outlast.client.link import Trouble
+from outlast import Cursor, Event, ReceivedEvent, connect, follow
 from outlast.client.received import Received
+from outlast.log.event import encode_json
+from outlast.supervision.phase import Phase, Trouble
 from outlast.testing.asgi import StreamingTransport
 from outlast.wire import native
-from tests.integration.stream import FRAMES, HEAD, HELLO, PLACES, SAID
+from tests.integration.stream import FRAMES, GREETING, HEAD, HELLO, PLACES, SAID
 from tests.stage import BASE, site, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
@@ -31,10 +31,15 @@ async def read(url: str, place: int, client: httpx2.AsyncClient) -> list[Receive
 # ---- a server that is replaced, and one that restarts -------------------------------------------
 
 
-async def asked(reader: asyncio.StreamReader) -> Cursor:
-    """Return the cursor that a request asks from."""
+async def asked(reader: asyncio.StreamReader) -> Cursor | None:
+    """Return the cursor that a request asks from; None where it asks who is there."""
     request = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    if "/session " in request:
+        return None
     return Cursor.parse(request.partition("last-event-id: ")[2].partition("\r\n")[0])
+
+
+GREETED = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + encode_json(GREETING)
 
 
 def chunk(body: bytes) -> bytes:
@@ -45,13 +50,6 @@ def reset(writer: asyncio.StreamWriter) -> None:
     """End a connection as a machine does that knows nothing of it any more."""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a reader come back after a hundredth of a second: how long it waits is told elsewhere, on virtual time."""
-    monkeypatch.setattr("outlast.client.follow.BASE", 0.01)
-    monkeypatch.setattr("outlast.client.follow.CAP", 0.05)
 
 
 class Overlapping:
@@ -65,6 +63,10 @@ class Overlapping:
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         cursor = await asked(reader)
+        if cursor is None:
+            writer.write(GREETED)
+            writer.close()
+            return
         self.cursors.append(cursor)
         if len(self.cursors) == 1:
             writer.write(HEAD + chunk(HELLO + b"".join(FRAMES[:3]) + native.drain(0.0, retry=0.0)))
@@ -93,7 +95,6 @@ class Overlapping:
 
 @pytest.mark.case(47)
 @pytest.mark.parametrize("ending", ["reset", "finished"])
-@pytest.mark.usefixtures("at_once")
 async def test_late_bytes_and_the_late_close_of_a_replaced_connection_change_nothing(ending: str) -> None:
     overlapping = Overlapping(ending)
     async with await asyncio.start_server(overlapping, "127.0.0.1", 0) as server, httpx2.AsyncClient() as client:
@@ -121,10 +122,14 @@ class Restarting:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        cursor = await asked(reader)
+        if cursor is None:
+            writer.write(GREETED)
+            writer.close()
+            return
         self.connections += 1
         self._open += 1
         self.most = max(self.most, self._open)
-        cursor = await asked(reader)
         whole = HELLO + b"".join(FRAMES[cursor.seq :])
         self.left -= 1
         last = self.left == 0
@@ -144,19 +149,23 @@ class Restarting:
 
 @pytest.mark.case(135)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.usefixtures("at_once")
 async def test_a_server_that_restarts_never_sees_two_connections_of_a_reader_and_nothing_comes_twice(seed: int) -> None:
-    restarting, restarts = Restarting(lives=7, dice=random.Random(seed)), set[asyncio.Task[None]]()
-
-    def restart(state: LinkState) -> None:
-        if isinstance(state, Waiting) and state.trouble is Trouble.UNREACHABLE:  # it has met the closed port
-            restarts.add(asyncio.create_task(restarting.begin()))
-
+    restarting, restarts = Restarting(lives=7, dice=random.Random(seed)), 0
     await restarting.begin()
-    async with httpx2.AsyncClient() as client:
-        received = await collect(follow(f"http://127.0.0.1:{restarting.port}", "r1", client=client, on_state=restart))
+
+    async def restart() -> None:
+        nonlocal restarts
+        async for record in client.state:
+            if record.link.phase is Phase.BACKOFF and record.link.trouble is Trouble.UNREACHABLE:
+                restarts += 1
+                await restarting.begin()
+
+    async with connect(f"http://127.0.0.1:{restarting.port}", jitter=lambda: 0.1) as client:
+        restarter = asyncio.create_task(restart())
+        received = await collect(client.follow("r1"))
+        restarter.cancel()
     assert [each.cursor for each in received] == list(PLACES), f"seed {seed}"
-    assert (restarting.connections, restarting.most, restarting.left, len(restarts)) == (7, 1, 0, 6), f"seed {seed}"
+    assert (restarting.connections, restarting.most, restarting.left, restarts) == (7, 1, 0, 6), f"seed {seed}"
 
 
 # ---- a proxy that loses what came last ----------------------------------------------------------
@@ -188,7 +197,6 @@ class Lossy:
 @pytest.mark.case(9)
 @pytest.mark.parametrize("rejoined", [False, True], ids=["live", "rejoined"])
 @pytest.mark.parametrize("lost", [("final",), ("final", "run.completed")], ids=["the last state", "and the terminal"])
-@pytest.mark.usefixtures("at_once")
 async def test_a_reader_whose_last_state_was_lost_on_the_way_ends_with_the_servers(
     lost: tuple[str, ...], *, rejoined: bool
 ) -> None:
@@ -198,7 +206,7 @@ async def test_a_reader_whose_last_state_was_lost_on_the_way_ends_with_the_serve
         before = await stage.say(run, "a", Event("state", "first"))
         transport = StreamingTransport(lossy)
         async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
-            stream = follow(BASE, "r1", client=client, after=before if rejoined else None)
+            stream = follow(BASE, "r1", client=client, after=before if rejoined else None, jitter=lambda: 0.0)
             following = asyncio.create_task(collect(stream))
             while not here.hub.readers:
                 await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from outlast.client.link import direct
+from outlast.client.http import direct
 from outlast.log.event import Event
 from outlast.server.readers import ring
 from outlast.server.readers.room import Guest

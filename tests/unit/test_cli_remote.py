@@ -2,8 +2,8 @@
 
 import pytest
 
-from outlast.cli.remote import BASE, CAP, PAGE, TRIES, UNFINISHED, Remote, Unanswered
-from outlast.errors import InputInvalid, Refusal, RunNotFound, ThreadBusy
+from outlast.cli.remote import BASE, CAP, PAGE, TRIES, UNFINISHED, Remote
+from outlast.errors import InputInvalid, Refusal, RunNotFound, ThreadBusy, Unanswered
 from outlast.run import Status
 from tests.peer import Answer, Peer, served
 

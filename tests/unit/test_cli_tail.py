@@ -1,6 +1,7 @@
 """What is shown while a run is followed, and with which code the program ends."""
 
 import io
+from typing import Any
 
 import pytest
 
@@ -8,14 +9,15 @@ from outlast.cli.program import run
 from outlast.cli.tail import View
 from outlast.cli.terminal import Plain
 from outlast.cli.transcript import Transcript
-from outlast.client.follow import Connecting, Live, Waiting
-from outlast.client.link import Trouble
+from outlast.client.client import ClientRecord
+from outlast.client.follow import RunRecord
 from outlast.client.received import ReceivedEvent
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON, Event
+from outlast.supervision.phase import Phase, Trouble
+from outlast.supervision.record import LinkRecord
 from tests.peer import Peer, served
 
-LOST = Waiting(trouble=Trouble.UNREACHABLE, seconds=4.0, attempt=3)
 LEAVING = "Ctrl-C leaves, the run goes on"
 URL = "http://127.0.0.1:1"
 
@@ -30,6 +32,32 @@ class Watched(Plain):
 
     def status(self, text: str) -> None:
         self.statuses.append(text)
+
+
+def told(phase: Phase, **told: Any) -> ClientRecord:
+    """How things stand with a link in this phase, and a run that recovers where one is named."""
+    recovering = told.pop("recovering", None)
+    link: dict[str, Any] = {
+        "since": 0.0,
+        "generation": 1,
+        "last_heard": 0.0,
+        "attempt": None,
+        "retry_at": None,
+        "trouble": None,
+        "evidence": None,
+        "can_send": phase is Phase.LIVE,
+    }
+    run = RunRecord(run="r1", place=Cursor(0, None), recovering=recovering)
+    return ClientRecord(link=LinkRecord(phase=phase, **{**link, **told}), runs={"r1": run})
+
+
+CONNECTING = told(Phase.CONNECTING, attempt=1)
+LIVE = told(Phase.LIVE)
+LOST = told(Phase.BACKOFF, trouble=Trouble.UNREACHABLE, attempt=3, retry_at=104.0)
+
+
+def view_of(screen: Watched, *, now: float = 100.0) -> View:
+    return View(screen, Transcript(screen), URL, clock=lambda: now)
 
 
 def event(seq: int, type: str, data: JSON = None) -> ReceivedEvent:
@@ -48,15 +76,15 @@ def frames(*events: Event) -> bytes:
 
 def test_the_status_line_tells_the_link_the_place_and_the_takeovers_but_no_hand_offs() -> None:
     screen = Watched()
-    view = View(screen, Transcript(screen), URL)
-    view.link(Connecting(attempt=1))
-    view.link(Live(beat={}))
+    view = view_of(screen)
+    view.show(CONNECTING)
+    view.show(LIVE)
     view.take(event(1, "text", "a"))
     view.take(event(2, "run.restarted", {"attempt": 2, "cause": "crash"}))
     view.take(event(3, "run.restarted", {"attempt": 3, "cause": "handoff"}))
     view.refresh()
     assert screen.statuses == [
-        f"○ connecting (attempt 1) · event 0 · {LEAVING}",
+        f"○ connecting · event 0 · {LEAVING}",
         f"● connected · event 0 · {LEAVING}",
         f"● connected · event 3 · 1 takeover · {LEAVING}",
     ]
@@ -65,24 +93,41 @@ def test_the_status_line_tells_the_link_the_place_and_the_takeovers_but_no_hand_
 def test_a_wait_is_counted_down() -> None:
     now = [100.0]
     screen = Watched()
-    view = View(screen, Transcript(screen), URL)
-    view.clock = lambda: now[0]
-    view.link(LOST)
+    view = View(screen, Transcript(screen), URL, clock=lambda: now[0])
+    view.show(LOST)
     for now[0] in (101.0, 102.2, 110.0):
         view.refresh()
-    assert [status.split(",")[1].split("(")[0] for status in screen.statuses] == [
-        f" next try in {left} s " for left in (4, 3, 2, 0)
+    assert [status.split(":")[0] for status in screen.statuses] == [
+        f"○ lost, retrying in {left} s" for left in (4, 3, 2, 0)
     ]
+
+
+def test_a_run_that_recovers_is_told_beside_the_link() -> None:
+    screen = Watched()
+    view = view_of(screen)
+    view.show(told(Phase.LIVE, recovering={"takeover": 2, "next_try_in": 3.2, "cause": "store"}))
+    assert screen.statuses == [f"● connected · recovering: takeover 2 in 3.2 s (store) · event 0 · {LEAVING}"]
 
 
 def test_a_lost_connection_and_its_return_are_told_to_those_without_a_status_line() -> None:
     screen = Watched()
-    view = View(screen, Transcript(screen), URL)
-    for state in (Connecting(attempt=1), Live(beat={}), LOST, Connecting(attempt=3), Live(beat={}), Live(beat={})):
-        view.link(state)
+    view = view_of(screen)
+    for record in (CONNECTING, LIVE, LOST, LOST, told(Phase.CONNECTING, attempt=3), LIVE, LIVE):
+        view.show(record)
     assert screen.errors.getvalue().splitlines() == [
-        f"outlast: the server cannot be reached, next try in 4 s (attempt 3) ({URL})",
+        "outlast: lost, retrying in 4 s: the server cannot be reached (attempt 3)",
         "outlast: connected again",
+    ]
+
+
+def test_the_address_is_told_once_where_nobody_was_ever_reached_there() -> None:
+    screen = Watched()
+    view = view_of(screen)
+    for record in (CONNECTING, LOST, told(Phase.BACKOFF, trouble=Trouble.UNREACHABLE, attempt=4, retry_at=108.0)):
+        view.show(record)
+    assert screen.errors.getvalue().splitlines() == [
+        f"outlast: lost, retrying in 4 s: the server cannot be reached (attempt 3) ({URL})",
+        "outlast: lost, retrying in 8 s: the server cannot be reached (attempt 4)",
     ]
 
 

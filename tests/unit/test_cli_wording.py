@@ -1,10 +1,12 @@
 """The sentences people read."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from outlast.cli.wording import (
+    EVIDENCE,
     TROUBLES,
     ago,
     counted,
@@ -14,37 +16,54 @@ from outlast.cli.wording import (
     recovery_sentence,
     takeover_sentence,
 )
-from outlast.client.follow import Connecting, LinkState, Live, Waiting
-from outlast.client.link import Trouble
 from outlast.log.event import JSON
+from outlast.supervision.phase import Grade, Phase, Trouble
+from outlast.supervision.record import LinkRecord
 
 RECOVERING: dict[str, JSON] = {"takeover": 2, "next_try_in": 3.2, "cause": "store"}
 
 
+def link(phase: Phase, **told: Any) -> LinkRecord:
+    nothing = {"last_heard": None, "attempt": None, "retry_at": None, "trouble": None, "evidence": None}
+    return LinkRecord(phase=phase, **{"since": 0.0, "generation": 1, "can_send": True, **nothing, **told})
+
+
 @pytest.mark.parametrize(
-    ("state", "sentence"),
+    ("record", "sentence"),
     [
-        (Connecting(attempt=4), "connecting (attempt 4)"),
-        (Live(beat={}), "connected"),
-        (Live(beat={"recovering": None, "status": "active"}), "connected"),
-        (Live(beat={"recovering": RECOVERING}), "recovering: takeover 2 in 3.2 s (store)"),
+        (link(Phase.CONNECTING, attempt=1), "connecting"),
+        (link(Phase.CONNECTING, attempt=4, trouble=Trouble.BROKEN), "connecting, attempt 4: the connection broke"),
+        (link(Phase.LIVE), "connected"),
+        (link(Phase.LIVE, trouble=Trouble.SILENT), "connected"),
+        (link(Phase.SLOW, last_heard=90.0), "slow, last heard 12 s ago"),
+        (link(Phase.BUSY), "server is busy, your run continues"),
+        (link(Phase.BUSY, evidence=Grade.BEACON), "server is busy, your run continues (its beacon answers)"),
         (
-            Waiting(trouble=Trouble.UNREACHABLE, seconds=8, attempt=4),
-            "the server cannot be reached, next try in 3 s (attempt 4)",
+            link(Phase.BACKOFF, retry_at=105.0, attempt=4, trouble=Trouble.UNREACHABLE),
+            "lost, retrying in 3 s: the server cannot be reached (attempt 4)",
+        ),
+        (
+            link(Phase.BLOCKED, trouble=Trouble.CREDENTIALS),
+            "sign in again: the server does not accept the credentials",
         ),
     ],
 )
-def test_the_link_is_told_in_a_sentence(state: LinkState, sentence: str) -> None:
-    assert link_sentence(state, left=2.9) == sentence
+def test_the_link_is_told_in_a_sentence(record: LinkRecord, sentence: str) -> None:
+    assert link_sentence(record, now=102.1) == sentence
 
 
-def test_a_wait_never_counts_below_zero() -> None:
-    assert "in 0 s" in link_sentence(Waiting(trouble=Trouble.BUSY, seconds=1, attempt=2), left=-0.7)
+def test_every_grade_of_evidence_has_its_words() -> None:
+    assert set(EVIDENCE) == set(Grade)
+    assert len(set(EVIDENCE.values())) == len(Grade)
 
 
 def test_every_trouble_has_its_words() -> None:
     assert set(TROUBLES) == set(Trouble)
     assert len(set(TROUBLES.values())) == len(Trouble)
+
+
+def test_a_run_that_nobody_drives_is_told_with_its_next_takeover() -> None:
+    assert recovery_sentence(RECOVERING) == "recovering: takeover 2 in 3.2 s (store)"
 
 
 @pytest.mark.parametrize("recovering", [None, 7, "soon", []])

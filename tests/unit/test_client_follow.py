@@ -11,19 +11,21 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from outlast.client.follow import BASE, CAP, LONGEST_PAUSE, Connecting, Live, Waiting, follow
-from outlast.client.link import BEAT, BEATS, ESTABLISH, Trouble
+from outlast.client.connect import connect, follow
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
 from outlast.errors import CursorInvalid, InputInvalid, Refusal, RunGone, RunNotFound, Unauthenticated, WireError
 from outlast.log.cursor import Cursor, chain, origin
 from outlast.log.event import Event
+from outlast.supervision.phase import Phase, Trouble
+from outlast.supervision.profile import ESTABLISHMENT, LONGEST_ADVICE, STANDARD
 from outlast.testing.asgi import StreamingTransport
 from outlast.wire import sse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
-    from outlast.client.follow import LinkState
+    from outlast.client.client import Client
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -50,6 +52,7 @@ def control(name: str, **said: Any) -> bytes:
     return sse.encode(event=f"outlast.{name}", data=json.dumps(said).encode())
 
 
+BEAT = STANDARD.heartbeat
 HELLO = sse.HELLO_COMMENT + control("hello", heartbeat=BEAT)
 BEATING = control("heartbeat", status="active")
 
@@ -91,18 +94,30 @@ async def refuse(receive: Receive, send: Send) -> None:
     raise httpx2.ConnectError("as scripted")
 
 
-class Peer:
-    """Answers each request by the next script, the last one again and again, and remembers what was asked when."""
+GREETING = answer(200, json.dumps({"boot_id": "b00t", "protocol": 1, "heartbeat": BEAT}).encode())
 
-    def __init__(self, *scripts: Script) -> None:
+
+class Peer:
+    """Answers each request about the run by the next script, the last one again and again, and remembers them.
+
+    Who asks who is there is answered by `session`, each time by the next script of it.
+    """
+
+    def __init__(self, *scripts: Script, session: "tuple[Script, ...]" = (GREETING,)) -> None:
         self.scripts = scripts
+        self.session = session
+        self.greeted: list[float] = []
         self.times: list[float] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[bytes] = []
         self.queries: list[bytes] = []
-        self.states: list[LinkState] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].endswith("/session"):
+            script = self.session[min(len(self.greeted), len(self.session) - 1)]
+            self.greeted.append(asyncio.get_running_loop().time())
+            await script(receive, send)
+            return
         script = self.scripts[min(len(self.times), len(self.scripts) - 1)]
         self.times.append(asyncio.get_running_loop().time())
         self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
@@ -118,13 +133,12 @@ class Peer:
     def gaps(self) -> list[float]:
         return [round(later - earlier, 3) for earlier, later in zip(self.times, self.times[1:], strict=False)]
 
-    @property
-    def troubles(self) -> list[Trouble]:
-        return [state.trouble for state in self.states if isinstance(state, Waiting)]
+    def connect(self) -> "AbstractAsyncContextManager[Client]":
+        return connect(URL, jitter=lambda: 0.5, client=httpx2.AsyncClient(transport=StreamingTransport(self)))
 
     def follow(self, **options: Any) -> AsyncGenerator[Received, None]:
         client = httpx2.AsyncClient(transport=StreamingTransport(self))
-        options = {"on_state": self.states.append, "jitter": lambda: 0.5, "client": client, **options}
+        options = {"jitter": lambda: 0.5, "client": client, **options}
         return follow(URL, "r", **options)
 
 
@@ -143,7 +157,7 @@ async def seqs(received: AsyncIterator[Received]) -> list[int]:
 
 
 ALL = list(range(1, len(SAID) + 1))
-ATTEMPTS_IN_A_MINUTE = 11  # at 0, 0.5, 1.5, 3.5, 7.5 and then every 8 s
+ATTEMPTS_IN_A_MINUTE = 9  # at 0, 0, 0.5, 1.5, 3.5, 7.5, 15.5, 30.5 and 45.5, with the jitter at its middle
 
 
 # ---- the straight way ---------------------------------------------------------------------------
@@ -205,10 +219,12 @@ async def test_every_reconnection_asks_from_the_last_event_that_was_taken() -> N
 @pytest.mark.case(41, 43)
 async def test_a_stream_cut_at_any_byte_gives_each_event_once_and_nothing_of_the_cut_frame() -> None:
     whole = HELLO + b"".join(frames(1))
-    for place in range(len(whole)):
-        peer = Peer(stream(whole[:place], then="break"), stream(HELLO, *frames(1)))
-        received = await collect(peer.follow())
-        assert [each.event for each in received if isinstance(each, ReceivedEvent)] == SAID, place
+    scripts = [(stream(whole[:place], then="break"), stream(HELLO, *frames(1))) for place in range(len(whole))]
+    peer = Peer(*(script for pair in scripts for script in pair))
+    async with peer.connect() as client:
+        for place in range(len(whole)):
+            received = await collect(client.follow("r"))
+            assert [each.event for each in received if isinstance(each, ReceivedEvent)] == SAID, place
 
 
 async def test_bytes_that_come_one_by_one_give_the_same_events() -> None:
@@ -225,7 +241,6 @@ async def test_a_skipped_event_is_asked_for_again() -> None:
     peer = Peer(stream(*frames(1, 3), *frames(5), then="hang"), stream(*frames(4)))
     assert await seqs(peer.follow()) == ALL
     assert peer.cursors == [None, str(PLACES[2])]
-    assert peer.troubles == [Trouble.SKIPPED]
 
 
 @pytest.mark.case(9)
@@ -242,7 +257,6 @@ async def test_an_end_is_not_believed_while_the_last_events_are_missing(dropped:
     else:
         assert seen == ALL[first - 1 :]
         assert peer.cursors[1] == str(PLACES[min(dropped) - 2])
-        assert peer.troubles == [Trouble.SKIPPED]
 
 
 @pytest.mark.parametrize("head", ["soon", 7, None], ids=str)
@@ -316,7 +330,7 @@ async def test_a_slow_reader_costs_no_connection() -> None:
     peer = Peer(stream(*frames(1, 5), *frames(6), then="hang"))
     taken = []
     async for received in peer.follow():
-        await asyncio.sleep(10 * BEATS * BEAT)
+        await asyncio.sleep(10 * BEAT)
         taken.append(received.cursor.seq)
     assert taken == ALL
     assert len(peer.times) == 1
@@ -346,13 +360,14 @@ async def test_a_server_that_gives_nothing_is_asked_ever_more_rarely(script: Scr
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(60):
             await collect(peer.follow())
-    assert peer.gaps[:6] == [0.5, 1, 2, 4, 8, 8]
+    assert peer.gaps[:7] == [0, 0.5, 1, 2, 4, 8, 15]
     assert len(peer.times) == ATTEMPTS_IN_A_MINUTE
-    assert set(peer.troubles) == {trouble}
+    assert len(peer.greeted) == (ATTEMPTS_IN_A_MINUTE if trouble is Trouble.UNREACHABLE else 1)
 
 
-async def test_jitter_moves_each_wait_by_a_fifth_either_way() -> None:
-    for jitter, expected in ((0.0, [0.4, 0.8, 1.6]), (1.0, [0.6, 1.2, 2.4])):
+@pytest.mark.behaviour("K16")
+async def test_jitter_is_full() -> None:
+    for jitter, expected in ((0.0, [0, 0, 0]), (0.25, [0, 0.25, 0.5])):
         peer = Peer(refuse, refuse, refuse, stream(*frames(1)))
         await collect(peer.follow(jitter=partial(float, jitter)))
         assert peer.gaps == expected
@@ -360,25 +375,25 @@ async def test_jitter_moves_each_wait_by_a_fifth_either_way() -> None:
 
 @pytest.mark.parametrize("proof", [frame(1), BEATING], ids=["an event", "a heartbeat"])
 async def test_proof_of_life_begins_the_backoff_anew(proof: bytes) -> None:
-    peer = Peer(refuse, refuse, refuse, stream(HELLO, proof), refuse, stream(*frames(1)))
+    peer = Peer(answer(503), answer(503), answer(503), stream(HELLO, proof), answer(503), stream(*frames(1)))
     await collect(peer.follow())
-    assert peer.gaps == [0.5, 1, 2, 0.5, 1]
+    assert peer.gaps == [0, 0.5, 1, 0, 0.5]
 
 
 async def test_an_event_that_came_before_is_no_proof_of_life() -> None:
     peer = Peer(stream(*frames(1, 3)), stream(HELLO, *frames(1, 3)), stream(HELLO, *frames(1, 3)), stream(*frames(4)))
     await collect(peer.follow())
-    assert peer.gaps == [0.5, 1, 2]
+    assert peer.gaps == [0, 0.5, 1]
 
 
 @pytest.mark.parametrize(
     ("asked", "waited"),
-    [("7", 7), ("0", 0.5), ("86400", LONGEST_PAUSE), ("9" * 400, 0.5), ("-5", 0.5), ("soon", 0.5), ("", 0.5)],
+    [("7", 7.25), ("0", 0), ("86400", LONGEST_ADVICE + 0.25), ("9" * 400, 0), ("-5", 0), ("soon", 0), ("", 0)],
 )
 async def test_retry_after_is_a_floor_capped_and_ignored_when_it_is_nonsense(asked: str, waited: float) -> None:
     peer = Peer(answer(503, retry_after=asked), stream(*frames(1)))
     await collect(peer.follow(jitter=lambda: 0.5))
-    assert peer.gaps == [waited if waited == 0.5 else round(waited * 1.1, 3)]
+    assert peer.gaps == [waited]
 
 
 async def test_a_stream_that_asks_for_a_pause_is_left_alone_that_long() -> None:
@@ -388,11 +403,29 @@ async def test_a_stream_that_asks_for_a_pause_is_left_alone_that_long() -> None:
 
 
 async def test_a_draining_server_spreads_its_readers() -> None:
-    for jitter, waited in ((0.0, 0.4), (0.5, 5.5)):
-        peer = Peer(stream(HELLO, *frames(1, 3), control("drain", spread=10), then="hang"), stream(*frames(4)))
+    for jitter, waited in ((0.0, 0), (0.5, 5)):
+        drain = control("drain", reason="closing", spread=10)
+        peer = Peer(stream(HELLO, *frames(1, 3), drain, then="hang"), stream(*frames(4)))
         assert await seqs(peer.follow(jitter=partial(float, jitter))) == ALL
         assert peer.gaps == [waited]
-        assert peer.troubles == [Trouble.DRAINING]
+        assert len(peer.greeted) == 2, "the link is another one"
+
+
+async def test_a_reader_for_whom_there_is_no_room_comes_back_alone() -> None:
+    drain = control("drain", reason="capacity", spread=10)
+    peer = Peer(stream(HELLO, *frames(1, 3), drain, then="hang"), stream(*frames(4)))
+    assert await seqs(peer.follow()) == ALL
+    assert peer.gaps == [5.25]
+    assert len(peer.greeted) == 1
+
+
+async def test_a_reader_whose_credentials_have_ended_comes_back_with_others_at_once() -> None:
+    drain = control("drain", reason="expired", spread=0)
+    tokens = iter(range(100))
+    peer = Peer(stream(HELLO, *frames(1, 3), drain, then="hang"), stream(*frames(4)))
+    assert await seqs(peer.follow(headers=lambda: {"authorization": f"{next(tokens)}"})) == ALL
+    assert peer.gaps == [0]
+    assert [headers["authorization"] for headers in peer.headers] == ["1", "2"]
 
 
 # ---- silence ------------------------------------------------------------------------------------
@@ -401,14 +434,17 @@ async def test_a_draining_server_spreads_its_readers() -> None:
 @pytest.mark.case(27)
 @pytest.mark.parametrize(
     ("told", "limit"),
-    [(None, BEATS * BEAT), (2, 5.0), (0, BEATS * BEAT), (-1, BEATS * BEAT), (1e9, BEATS * BEAT), ("x", BEATS * BEAT)],
+    [(None, 22.0), (2, 6.0), (0, 22.0), (-1, 22.0), (1e9, 22.0), ("x", 22.0)],
 )
-async def test_a_silent_connection_is_given_up_after_two_and_a_half_heartbeats(told: Any, limit: float) -> None:
-    hello = control("hello") if told is None else control("hello", heartbeat=told)
-    peer = Peer(stream(hello, *frames(1, 3), then="hang"), stream(*frames(4)))
+async def test_a_silent_stream_on_a_link_that_lives_is_asked_for_again_after_two_heartbeats(
+    told: Any, limit: float
+) -> None:
+    """Alone on its link its silence is the link's own: that answers first, and what it held up has two seconds."""
+    said = {} if told is None else {"heartbeat": told}
+    hello, greeting = control("hello", **said), json.dumps({"boot_id": "b00t", "protocol": 1, **said}).encode()
+    peer = Peer(stream(hello, *frames(1, 3), then="hang"), stream(*frames(4)), session=(answer(200, greeting),))
     assert await seqs(peer.follow()) == ALL
-    assert peer.gaps == [limit + BASE]
-    assert peer.troubles == [Trouble.SILENT]
+    assert peer.gaps == [limit]
 
 
 async def test_heartbeats_keep_a_silent_run_connected() -> None:
@@ -423,7 +459,7 @@ async def test_heartbeats_keep_a_silent_run_connected() -> None:
     "byte", [b":", b"x", b"\xff", b"\n"], ids=["a comment's", "a word's", "no text's", "a line's end"]
 )
 async def test_any_byte_is_a_sign_of_life_whatever_it_is_good_for(byte: bytes) -> None:
-    signs = [part for _ in range(20) for part in (BEATS * BEAT - 1, byte)]
+    signs = [part for _ in range(20) for part in (1.9 * BEAT, byte)]
     peer = Peer(stream(HELLO, *frames(1, 3), *signs, b"\n\n", *frames(4), then="hang"))
     assert await seqs(peer.follow()) == ALL
     assert len(peer.times) == 1
@@ -436,16 +472,37 @@ async def test_half_a_frame_before_a_silence_is_thrown_away() -> None:
     assert peer.cursors == [None, str(PLACES[2])]
 
 
-async def test_an_answer_that_does_not_begin_is_given_up() -> None:
-    async def nothing(receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+async def nothing(receive: Receive, send: Send) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
-    peer = Peer(nothing, stream(*frames(1)))
+
+@pytest.mark.behaviour("K7")
+async def test_a_greeting_that_does_not_come_is_given_up_at_the_deadline() -> None:
+    peer = Peer(stream(*frames(1)), session=(nothing, GREETING))
     assert await seqs(peer.follow()) == ALL
-    assert peer.gaps == [ESTABLISH + BASE]
+    assert peer.greeted == [0, ESTABLISHMENT + 0.25]
 
 
+async def test_a_stream_that_does_not_begin_is_the_services_trouble_and_moves_with_the_link() -> None:
+    """The link answers, so the stream waits; in the end the link that never served it is replaced."""
+    peer = Peer(nothing, stream(*frames(1)))
+    phases = []
+    async with peer.connect() as client:
+        telling = asyncio.create_task(tell_phases(client, phases))
+        assert await seqs(client.follow("r")) == ALL
+        telling.cancel()
+    assert phases == [Phase.CONNECTING, Phase.LIVE, Phase.SLOW, Phase.BUSY, Phase.SWITCHING, Phase.LIVE]
+    assert peer.gaps == [130]
+
+
+async def tell_phases(client: "Client", phases: list[Phase]) -> None:
+    async for record in client.state:
+        if [record.link.phase] != phases[-1:]:
+            phases.append(record.link.phase)
+
+
+@pytest.mark.behaviour("K8")
 async def test_headers_that_do_not_come_are_cut_by_the_same_deadline() -> None:
     asked = []
 
@@ -457,7 +514,7 @@ async def test_headers_that_do_not_come_are_cut_by_the_same_deadline() -> None:
 
     peer = Peer(stream(*frames(1)))
     assert await seqs(peer.follow(headers=headers)) == ALL
-    assert peer.times[0] - asked[0] == ESTABLISH + BASE
+    assert peer.greeted[0] - asked[0] == ESTABLISHMENT + 0.25
 
 
 # ---- credentials and refusals -------------------------------------------------------------------
@@ -468,7 +525,7 @@ async def test_headers_are_asked_for_before_every_try() -> None:
     tokens = iter(range(100))
     peer = Peer(stream(*frames(1, 3), then="break"), answer(503), stream(*frames(4)))
     assert await seqs(peer.follow(headers=lambda: {"authorization": f"Bearer {next(tokens)}"})) == ALL
-    assert [headers["authorization"] for headers in peer.headers] == ["Bearer 0", "Bearer 1", "Bearer 2"]
+    assert [headers["authorization"] for headers in peer.headers] == ["Bearer 1", "Bearer 2", "Bearer 3"]
 
 
 async def test_plain_headers_are_sent_and_ours_are_not_overruled() -> None:
@@ -481,10 +538,10 @@ async def test_plain_headers_are_sent_and_ours_are_not_overruled() -> None:
 
 @pytest.mark.case(7)
 async def test_a_rotated_token_is_asked_for_once_more_after_a_401() -> None:
-    tokens = iter(["old", "old", "new"])
+    tokens = iter(["old", "old", "old", "new"])
     peer = Peer(stream(*frames(1, 3), then="break"), problem(401, "unauthenticated"), stream(*frames(4)))
     assert await seqs(peer.follow(headers=lambda: {"authorization": next(tokens)})) == ALL
-    assert peer.gaps == [0.5, 0]
+    assert peer.gaps == [0, 0]
 
 
 @pytest.mark.case(7)
@@ -634,7 +691,6 @@ async def test_a_gap_whose_snapshot_cannot_be_had_is_not_passed_over(trouble: Tr
     assert isinstance(first, ReceivedGap)
     assert [event.seq for event in first.snapshot] == [5]
     assert [each.cursor.seq for each in others] == [6, 7, 8, 9, 10]
-    assert peer.troubles == [trouble]
     assert peer.cursors == ["99", None, "99", None], "the place is still the one before the gap"
 
 
@@ -712,25 +768,3 @@ async def test_bytes_that_are_not_of_the_wire_end_the_follow_typed(lie: bytes) -
     with pytest.raises(WireError):
         await collect(peer.follow())
     assert len(peer.times) == 1
-
-
-# ---- what is told of the connection -------------------------------------------------------------
-
-
-async def test_the_state_of_the_connection_is_told() -> None:
-    peer = Peer(refuse, stream(HELLO, *frames(1, 2), BEATING, then="break"), stream(HELLO, *frames(3)))
-    await collect(peer.follow())
-    assert peer.states == [
-        Connecting(attempt=1),
-        Waiting(trouble=Trouble.UNREACHABLE, seconds=0.5, attempt=2),
-        Connecting(attempt=2),
-        Live(beat={}),
-        Live(beat={"status": "active"}),
-        Waiting(trouble=Trouble.BROKEN, seconds=0.5, attempt=2),
-        Connecting(attempt=2),
-        Live(beat={}),
-    ]
-
-
-def test_waits_stay_between_the_base_and_the_cap() -> None:
-    assert BASE < CAP < LONGEST_PAUSE

@@ -52,6 +52,8 @@ CODES = {
     "WorkerRaised": "worker_error",
     "Retry": "worker_failed",
     "WireError": "wire_invalid",
+    "Unanswered": "unanswered",
+    "ClientClosed": "client_closed",
 }
 """Part of the public contract: a code is added, never changed."""
 

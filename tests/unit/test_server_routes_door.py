@@ -15,7 +15,7 @@ from outlast.facts import StoreTroubled
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
-from outlast.server.routes.door import OpenDoor, Resource, RunDoor, routes
+from outlast.server.routes.door import Door, KnownDoor, OpenDoor, Resource, RunDoor, routes
 from outlast.server.routes.entrance import Entrance
 from outlast.server.seats import Seats
 from outlast.testing.asgi import StreamingTransport
@@ -32,8 +32,8 @@ async def nobodys(_owner: str, _id: str) -> Run:
     raise RunNotFound("There is no such run.")
 
 
-def entrance() -> Entrance:
-    return Entrance(Access(report=ignore), nobodys, Seats())
+def entrance(access: Access | None = None) -> Entrance:
+    return Entrance(access or Access(report=ignore), nobodys, Seats())
 
 
 async def by_header(connection: HTTPConnection) -> str | None:
@@ -44,13 +44,13 @@ ASKING = Access(report=ignore, authenticate=by_header)
 ANN, BOB = {"x-user": "ann"}, {"x-user": "bob"}
 
 
-def calls(router: Any) -> Iterator[tuple[str, str, RunDoor | OpenDoor]]:
+def calls(router: Any) -> Iterator[tuple[str, str, Door]]:
     """Every call that an application answers, from its router. A route that is none of our doors fails here."""
     for route in router.routes:
         assert isinstance(route, Route)
         assert isinstance(route.app, Resource), f"{route.path} lets in whoever comes"
         for method, door in route.app.doors.items():
-            assert isinstance(door, RunDoor | OpenDoor)
+            assert isinstance(door, Door)
             yield method, route.path, door
 
 
@@ -101,7 +101,7 @@ async def test_no_method_of_any_path_gives_a_byte_of_a_run_away_before_access_is
         await furnish(stage)
         app = Starlette(routes=[Mount(mount, app=here.app)]) if mount else here.app
         async with here.as_client(app) as client:
-            known: dict[str, dict[str, RunDoor | OpenDoor]] = {}
+            known: dict[str, dict[str, Door]] = {}
             for method, path, door in calls(here.app):
                 known.setdefault(path, {})[method] = door
             for path, doors in known.items():
@@ -155,7 +155,7 @@ async def test_every_call_about_runs_asks_the_applications_hook_for_its_action_f
     async with staged() as stage, site(stage, access=denying) as here:
         await furnish(stage)
         for method, path, door in calls(here.app):
-            if isinstance(door, OpenDoor):
+            if not isinstance(door, RunDoor):
                 continue
             asked.clear()
             answers = await call(here, method, path, "anns", ANN)
@@ -178,7 +178,7 @@ async def test_a_get_changes_nothing_whatever_it_asks() -> None:
         before = connection.total_changes
         for method, path, door in calls(here.app):
             if method == "GET":
-                assert isinstance(door, OpenDoor) or door.action in {Action.READ, Action.LIST}
+                assert not isinstance(door, RunDoor) or door.action in {Action.READ, Action.LIST}
                 for id in ("r1", "r2", "none"):
                     place = path.replace("{id}", id)
                     await here.client.get(place)
@@ -238,13 +238,13 @@ async def test_what_no_path_knows_is_a_problem_too(path: str) -> None:
 # ---- doors of this test's own -------------------------------------------------------------------
 
 
-def app(*doors: RunDoor | OpenDoor) -> Router:
-    return Router(routes(entrance(), doors))
+def app(*doors: Door, access: Access | None = None) -> Router:
+    return Router(routes(entrance(access), doors))
 
 
-async def ask(router: Router, method: str = "GET") -> Any:
+async def ask(router: Router, method: str = "GET", headers: dict[str, str] | None = None) -> Any:
     async with httpx2.AsyncClient(transport=StreamingTransport(router), base_url=BASE) as client:
-        return await client.request(method, "/")
+        return await client.request(method, "/", headers=headers)
 
 
 async def test_a_run_door_is_answered_for_an_owner_and_an_open_one_for_nobody() -> None:
@@ -261,6 +261,15 @@ async def test_a_run_door_is_answered_for_an_owner_and_an_open_one_for_nobody() 
     assert (await ask(app(*doors))).text == "owner ''"
     assert (await ask(app(*doors), "POST")).text == "open"
     assert (await ask(app(*doors), "HEAD")).status_code == 200
+
+
+async def test_a_known_door_is_for_those_alone_whose_identity_is_known() -> None:
+    async def greet(_request: Request) -> ASGIApp:
+        return PlainTextResponse("known")
+
+    router = app(KnownDoor(method="GET", path="/", answer=greet), access=ASKING)
+    assert (await ask(router)).status_code == 401
+    assert (await ask(router, headers=ANN)).text == "known"
 
 
 async def test_a_refusal_becomes_a_problem_and_an_accident_is_raised_as_well() -> None:

@@ -81,6 +81,7 @@ class Serving:
             describe_node=lambda: self._describe(workers),
             expose=self._expose(instruments),
             events=self.reading.routes,
+            greet=self._hub.greeting,
         )
 
     async def start(self) -> None:

@@ -17,7 +17,7 @@ from outlast.cli.remote import Remote
 from outlast.cli.table import columns
 from outlast.cli.terminal import inline
 from outlast.cli.wording import LONGEST, counted
-from outlast.client.follow import follow
+from outlast.client.connect import follow
 from outlast.client.received import ReceivedEvent
 from outlast.errors import StoreCorrupt, WireError
 from outlast.lineage import Entry, Kind, Lineage

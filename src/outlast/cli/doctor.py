@@ -15,10 +15,10 @@ import click
 from outlast.assembly.settings import PREFIX, Settings
 from outlast.assembly.stores import file_of, nodes_of, path_of, peek
 from outlast.cli import options
-from outlast.cli.remote import Remote, Unanswered
+from outlast.cli.remote import Remote
 from outlast.cli.terminal import inline
 from outlast.cli.wording import LONGEST, counted, node_sentence
-from outlast.errors import OutlastError
+from outlast.errors import OutlastError, Unanswered
 from outlast.stores.base import Node
 
 PYTHON: Final = (3, 11)

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from outlast.client.link import Headers
+from outlast.client.credentials import Headers
 from outlast.errors import InputInvalid
 from outlast.run import ID_FORM, is_id
 

@@ -13,8 +13,8 @@ import httpx2
 from outlast.backoff import delay
 from outlast.cli import options
 from outlast.client import problem
-from outlast.client.link import LOCAL
-from outlast.errors import InputInvalid, OutlastError
+from outlast.client.http import LOCAL
+from outlast.errors import InputInvalid, Unanswered
 from outlast.log.event import JSON, JSON_TYPE, encode_json
 
 TIMEOUT: Final = 15.0
@@ -34,12 +34,6 @@ PAGE: Final = 200
 """Runs asked for at once: as many as a server gives."""
 
 _JSON: Final = {"content-type": JSON_TYPE, "accept": JSON_TYPE}
-
-
-class Unanswered(OutlastError):
-    """Nothing at this address answers, or not as Outlast does."""
-
-    code = "unanswered"
 
 
 class Remote:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
@@ -12,14 +13,19 @@ from outlast.cli import options
 from outlast.cli.remote import Remote
 from outlast.cli.terminal import Screen, screen_for
 from outlast.cli.transcript import Listing, Telling, Transcript, is_takeover
-from outlast.cli.wording import counted, link_sentence
-from outlast.client.follow import Connecting, LinkState, Live, Waiting, follow
+from outlast.cli.wording import counted, link_sentence, recovery_sentence
+from outlast.client.client import Client, ClientRecord
+from outlast.client.connect import connect
 from outlast.client.received import Received, ReceivedEvent
 from outlast.log.event import OWN_PREFIX
 from outlast.run import Status
+from outlast.supervision.phase import Phase
+from outlast.supervision.record import LinkRecord
 
 TICK: Final = 1.0
 """Seconds between two looks at the status line: it counts seconds down."""
+WORTH_A_LINE: Final = frozenset({Phase.SLOW, Phase.BUSY, Phase.BACKOFF, Phase.OFFLINE, Phase.BLOCKED})
+"""Phases that are told to those without a status line."""
 COMPLETED: Final = 0
 NOT_COMPLETED: Final = 1
 EXAMPLES: Final = "\b\nExamples:\n  outlast tail 5f1c2d3e\n  outlast tail 5f1c2d3e --json | jq .data\n"
@@ -59,17 +65,25 @@ def watch(run: str, *, url: str, token: str | None, after: str = "", as_json: bo
 
 
 async def _watch(view: "View", run: str, *, url: str, token: str | None, after: str) -> None:
-    loop = asyncio.get_running_loop()
-    view.clock = loop.time
-    ticking = asyncio.create_task(_tick(view))
-    followed = follow(url, run, after=after, headers=options.headers(token), on_state=view.link)
-    try:
-        async with aclosing(followed):
-            async for received in followed:
-                view.take(received)
-    finally:
-        ticking.cancel()
-        await asyncio.wait([ticking])  # it ends at once: nothing in it resists
+    async with connect(url, headers=options.headers(token)) as client:
+        telling = [asyncio.create_task(each) for each in (_tell(view, client), _tick(view))]
+        try:
+            await _read(view, client, run, after)
+        finally:
+            for each in telling:
+                each.cancel()
+            await asyncio.wait(telling)  # they end at once: nothing in them resists
+
+
+async def _read(view: "View", client: Client, run: str, after: str) -> None:
+    async with aclosing(client.follow(run, after=after, patient=False)) as followed:
+        async for received in followed:
+            view.take(received)
+
+
+async def _tell(view: "View", client: Client) -> None:
+    async for record in client.state:
+        view.show(record)
 
 
 async def _tick(view: "View") -> None:
@@ -81,15 +95,18 @@ async def _tick(view: "View") -> None:
 class View:
     """What is shown of a run: what it said, and below it how things stand."""
 
-    def __init__(self, screen: Screen, telling: Telling, url: str) -> None:
-        self.clock: Callable[[], float] = float
+    def __init__(
+        self, screen: Screen, telling: Telling, url: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.clock: Callable[[], float] = clock
         self.outcome: str | None = None
+        self._clock = clock
         self._screen = screen
         self._telling = telling
         self._url = url
-        self._state: LinkState = Connecting(attempt=1)
-        self._since = 0.0
-        self._was_lost = False
+        self._record: ClientRecord | None = None
+        self._told: LinkRecord | None = None
+        self._was_live = False
         self._seq = 0
         self._takeovers = 0
 
@@ -102,23 +119,33 @@ class View:
                 self.outcome = received.type.removeprefix(OWN_PREFIX)
         self._telling.take(received)
 
-    def link(self, state: LinkState) -> None:
-        """Take in what has become of the connection."""
-        if isinstance(state, Waiting):
-            where = "" if self._was_lost else f" ({self._url})"  # once: the address may be the mistake
-            self._screen.notice(f"outlast: {link_sentence(state, left=state.seconds)}{where}")
-        elif isinstance(state, Live) and self._was_lost:
+    def show(self, record: ClientRecord) -> None:
+        """Take in how things stand. What is worth a line is told once; the rest is the status line's."""
+        link, told = record.link, self._told
+        self._record = record
+        if link.phase is Phase.LIVE and told is not None:
             self._screen.notice("outlast: connected again")
-        self._was_lost = isinstance(state, Waiting) or (self._was_lost and not isinstance(state, Live))
-        self._state = state
-        self._since = self.clock()
+            self._told = None
+        elif link.phase in WORTH_A_LINE and (told is None or _is_news(link, told)):
+            where = "" if told is not None or self._was_live else f" ({self._url})"  # the address may be the mistake
+            self._screen.notice(f"outlast: {link_sentence(link, now=self._clock())}{where}")
+            self._told = link
+        self._was_live = self._was_live or link.phase is Phase.LIVE
         self.refresh()
 
     def refresh(self) -> None:
         """Show how things stand now."""
-        left = self._state.seconds - (self.clock() - self._since) if isinstance(self._state, Waiting) else 0.0
-        light = "●" if isinstance(self._state, Live) else "○"
-        parts = [f"{light} {link_sentence(self._state, left=left)}", f"event {self._seq}"]
+        if self._record is None:
+            return
+        link = self._record.link
+        light = "●" if link.phase is Phase.LIVE else "○"
+        parts = [f"{light} {link_sentence(link, now=self._clock())}", f"event {self._seq}"]
+        recovering = [recovery_sentence(run.recovering) for run in self._record.runs.values()]
+        parts[1:1] = [said for said in recovering if said is not None]
         if self._takeovers:
             parts.append(counted(self._takeovers, "takeover"))
         self._screen.status(" · ".join([*parts, "Ctrl-C leaves, the run goes on"]))
+
+
+def _is_news(link: LinkRecord, told: LinkRecord) -> bool:
+    return (link.phase, link.retry_at) != (told.phase, told.retry_at)

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, assert_never, cast
+from typing import Any, Final, cast
 
 from outlast.cli.terminal import inline
-from outlast.client.follow import Connecting, LinkState, Live, Waiting
-from outlast.client.link import Trouble
 from outlast.log.event import JSON
 from outlast.run import Cause
+from outlast.supervision.phase import Grade, Phase, Trouble
+from outlast.supervision.record import LinkRecord, sentence
 
 LONGEST: Final = 300
 """Characters of a worker's or a person's words on one line of ours."""
@@ -22,20 +22,31 @@ TROUBLES: Final[Mapping[Trouble, str]] = {
     Trouble.DRAINING: "the server closes and sends its readers away",
     Trouble.FOREIGN: "something else answers at this address",
     Trouble.SKIPPED: "events were missing",
+    Trouble.UNEXPECTED: "this client failed unexpectedly",
+    Trouble.CREDENTIALS: "the server does not accept the credentials",
+    Trouble.REVOKED: "the server has taken this identity's rights away",
+    Trouble.VERSION: "the server speaks another version",
+    Trouble.CONFIGURATION: "another server answers than the one that was meant",
+    Trouble.CERTIFICATE: "the server's certificate cannot be trusted",
+}
+
+EVIDENCE: Final[Mapping[Grade, str]] = {
+    Grade.FRAMES: "its streams go on",
+    Grade.BEACON: "its beacon answers",
+    Grade.WITNESS: "another node sees it",
+    Grade.KERNEL: "its machine acknowledges",
 }
 
 
-def link_sentence(state: LinkState, *, left: float) -> str:
-    """Return what has become of the connection; `left` is how many seconds a wait still has."""
-    match state:
-        case Connecting(attempt=attempt):
-            return f"connecting (attempt {attempt})"
-        case Live(beat=beat):
-            return recovery_sentence(beat.get("recovering")) or "connected"
-        case Waiting(trouble=trouble, attempt=attempt):
-            return f"{TROUBLES[trouble]}, next try in {max(0, round(left))} s (attempt {attempt})"
-        case _:
-            assert_never(state)
+def link_sentence(record: LinkRecord, *, now: float) -> str:
+    """Return how the link is, and why; `now` is on the clock of the record."""
+    said = sentence(record, now=now)
+    if record.phase is Phase.BUSY and record.evidence is not None:
+        return f"{said} ({EVIDENCE[record.evidence]})"
+    if record.trouble is None or record.phase is Phase.LIVE:
+        return said
+    attempt = f" (attempt {record.attempt})" if record.phase is Phase.BACKOFF else ""
+    return f"{said}: {TROUBLES[record.trouble]}{attempt}"
 
 
 def recovery_sentence(recovering: object) -> str | None:

@@ -1,4 +1,4 @@
-"""Follows one run over however many connections it takes: each event once and in order, a gap told, then the end.
+"""Follows one run over however many links it takes: each event once and in order, a gap told, then the end.
 
 Rules:
 1. The cursor is ours, not the connection's. It moves when the reader comes back for the next item, so an exception
@@ -6,9 +6,10 @@ Rules:
 2. Nothing of a frame that broke off is used; what comes again after a reconnection is dropped by its number.
 3. A number that was skipped is never passed over, not even by an end that is told behind it: the events are asked for
    again, and where the peer skips them a second time it does not keep to the wire, and the follow ends.
-4. Silence counts only while we wait for bytes. A slow reader slows the server down and costs no connection.
-5. Only proof of life ends a backoff: an event that the reader took, or a heartbeat. A server that accepts and hangs
-   up is tried ever more rarely.
+4. The supervisor alone connects. This asks it for the link, and moves when that is another one. A stream that breaks
+   on a link that lives is asked for again by itself, ever more rarely while nothing comes of it.
+5. Silence counts only while the link lives and we wait for bytes: two heartbeats without one, and the stream is asked
+   for again (R6). A slow reader slows the server down and costs no connection (R9).
 6. A gap is handed over with its snapshot, or not at all: where the server only says where that is, it is fetched
    first. A snapshot older than what the reader has taken is passed over, unless the gap is about just that place.
 7. With `types` numbers are skipped on purpose. The place moves on with the head that a heartbeat tells, so that a
@@ -18,109 +19,47 @@ Rules:
 
 import asyncio
 import json
-import random
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Final, TypeAlias
-from urllib.parse import quote
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
 
-import httpx2
-
-from outlast.backoff import JITTER, delay
-from outlast.client.link import Headers, HeadersOf, Link, Lost, Trouble, direct
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap, event_of, gap_of, with_snapshot
-from outlast.errors import CursorInvalid, InputInvalid, WireError
+from outlast.client.supervisor import Established, Supervisor
+from outlast.client.transport import Lost, Stream
+from outlast.errors import CursorInvalid, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
+from outlast.supervision import inputs
+from outlast.supervision.ladder import Ladder, advice
+from outlast.supervision.phase import Phase, Trouble
+from outlast.supervision.profile import GRACE, HEARTBEAT, LATE, LONGEST_HEARTBEAT, SILENT_BEATS, Profile
 from outlast.wire import native
 from outlast.wire.sse import FrameTooLarge, Message
 
-BASE: Final = 0.5
-"""Seconds before the second try: a server that restarts is often back by then."""
-CAP: Final = 8.0
-"""Seconds between tries at most: a person is looking at the screen."""
-LONGEST_PAUSE: Final = 300.0
-"""Seconds a server may ask us to stay away: more is a mistake."""
+SETTLED: Final = 2.0
+"""Seconds a link must have been live again before a stream's silence is the stream's own: what was held up arrives
+first."""
+OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.CERTIFICATE, Trouble.CREDENTIALS, Trouble.REVOKED})
+"""Troubles of asking for a stream that say something of the whole link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connecting:
-    """A try is under way; `attempt` counts from 1 since the last proof of life."""
+class RunRecord:
+    """What is known of a followed run. `place` is the last event taken; `beat` the newest heartbeat's members.
 
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """The server is speaking; `beat` is its newest heartbeat over this connection, empty before one came."""
-
-    beat: Mapping[str, JSON]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """There is no stream; the next try, number `attempt`, comes in `seconds`."""
-
-    trouble: Trouble
-    seconds: float
-    attempt: int
-
-
-LinkState: TypeAlias = Connecting | Live | Waiting
-
-
-async def follow(
-    url: str,
-    run: str,
-    *,
-    owner: str | None = None,
-    after: Cursor | str | None = None,
-    types: Collection[str] | None = None,
-    headers: Headers | HeadersOf | None = None,
-    client: httpx2.AsyncClient | None = None,
-    on_state: Callable[[LinkState], None] | None = None,
-    jitter: Callable[[], float] = random.random,
-) -> AsyncGenerator[Received, None]:
-    """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
-
-    `url` is where Outlast's routes are, such as `http://127.0.0.1:8400`. `owner` names whose run it is, where that is
-    not whom the request speaks for; the server's `authorize` decides. A lost connection is made again, for as long as
-    it takes; events that cannot be served are told as a `ReceivedGap`, whose snapshot replaces what was read so far.
-    With `types` only events of these types come, and the terminal event. `headers` may be a callable, sync or async: it
-    is asked before every try, and once more after a 401. `on_state` hears what becomes of the connection.
-
-    Raises the `Refusal` that the server answered (`RunNotFound`, `Unauthenticated`, …), `InputInvalid` for an
-    impossible url, header or run id, `FrameTooLarge` for an event that no try can bring, and `WireError` for a peer
-    that does not keep to the wire. Source: R2, R3, R4, R12, the native wire.
+    `caught_up` says that everything there was when the stream began has come. `recovering` is told by the server's row
+    alone: which takeover it waits for, and in how many seconds from the heartbeat. Source: M4, M5.
     """
-    address = _address(url, run)
-    cursor = after if isinstance(after, Cursor) else Cursor.parse(after or "")
-    async with AsyncExitStack() as stack:
-        used = client if client is not None else await stack.enter_async_context(direct())
-        connect = partial(Link, used, address, owner=owner, types=None if types is None else ",".join(types))
-        reader = _Reader(connect, cursor, headers, on_state or _unheard, jitter, is_dense=types is None)
-        stack.push_async_callback(reader.close)
-        while (received := await reader.next()) is not None:
-            yield received
-            reader.take(received)
 
-
-def _address(url: str, run: str) -> str:
-    try:
-        base = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise InputInvalid("This is no url; one looks like http://127.0.0.1:8400.") from error
-    if base.scheme not in {"http", "https"} or not base.host:
-        raise InputInvalid("A url begins with http:// or https:// and names a host, such as http://127.0.0.1:8400.")
-    if run in {"", ".", ".."}:
-        raise InputInvalid("This is no run's id.")
-    return f"{url.rstrip('/')}/runs/{quote(run, safe='')}"
-
-
-def _unheard(_state: LinkState) -> None:
-    """Tell nobody."""
+    run: str
+    place: Cursor
+    caught_up: bool = False
+    status: str | None = None
+    recovering: Mapping[str, JSON] | None = None
+    budget: Mapping[str, JSON] | None = None
+    loop_lag: float | None = None
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,31 +69,47 @@ class _Unbridged:
     gap: ReceivedGap
 
 
-class _Reader:
-    """One reader's place in a log, and what has become of its connections."""
+class Follow:
+    """One reader's place in a log, and what has become of its streams."""
 
     def __init__(
         self,
-        connect: Callable[[], Link],
-        cursor: Cursor,
-        headers: Headers | HeadersOf | None,
-        tell: Callable[[LinkState], None],
-        jitter: Callable[[], float],
+        supervisor: Supervisor,
+        run: str,
         *,
-        is_dense: bool,
+        cursor: Cursor,
+        owner: str | None,
+        types: str | None,
+        profile: Profile,
+        jitter: Callable[[], float],
+        number: int,
+        patient: bool,
     ) -> None:
-        self._connect = connect
-        self._is_dense = is_dense
-        self._cursor = cursor
-        self._headers = headers
-        self._tell = tell
+        self.record = RunRecord(run=run, place=cursor)
+        self._supervisor = supervisor
+        self._run = run
+        self._owner = owner
+        self._types = types
+        self._profile = profile
         self._jitter = jitter
-        self._link: Link | None = None
+        self._number = number
+        self._patient = patient
+        self._cursor = cursor
+        self._link: Established | None = None
+        self._stream: Stream | None = None
         self._lost: Lost | None = None  # found among frames, acted on before the next ones are asked for
         self._over = False
         self._accepted: Iterator[Received | _Unbridged] = iter(())
-        self._failures = 0
+        self._ladder = Ladder()
         self._skipped_at: Cursor | None = None
+        self._heard_at = 0.0
+        self._beat = HEARTBEAT
+        self._waits = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._moved = asyncio.Event()
+
+    # ---- for the reader ---------------------------------------------------------------------
 
     async def next(self) -> Received | None:
         """Return what comes next that the reader has not taken yet; None when nothing more will come."""
@@ -168,27 +123,138 @@ class _Reader:
                 return None
             self._accepted = self._accept(messages)
 
+    def take(self, received: Received) -> None:
+        """Move behind what the reader has taken."""
+        self._cursor = received.cursor
+        if isinstance(received, ReceivedEvent):
+            self._ladder = Ladder()
+            self._over = received.is_terminal
+        else:
+            self._over = received.is_end
+        self._show(replace(self.record, place=self._cursor, over=self._over))
+
+    async def close(self) -> None:
+        """Let go of the stream. Harmless twice."""
+        self._supervisor.followers.discard(self)
+        stream, self._stream, self._lost, self._link = self._stream, None, None, None
+        if self._watch is not None:
+            self._watch.cancel()
+        if stream is not None:
+            await stream.close()
+
+    # ---- for the supervisor -----------------------------------------------------------------
+
+    def moved(self) -> None:
+        """Hear that the link is another one: go on over that."""
+        self._moved.set()
+        if self._stream is not None and self._link is not self._supervisor.established:
+            self._stream.interrupt(Trouble.ENDED)
+
+    def _show(self, record: RunRecord) -> None:
+        self.record = record
+        self._supervisor.publish()
+
+    # ---- streams ----------------------------------------------------------------------------
+
     async def _receive(self) -> Sequence[Message] | None:
-        """Return the next frames, over however many connections; None when nothing more will come.
+        """Return the next frames, over however many streams; None when nothing more will come.
 
         Without a deadline: a run may be silent for as long as it likes, and a server away.
         """
         while not self._over:
             try:
-                link = self._link or await self._open()
+                if self._stream is None:
+                    await self._open()
                 if self._lost is not None:
                     raise self._lost
                 if not self._over:
-                    return await link.receive()
+                    return await self._read_on()
             except Lost as lost:
-                await self._wait(lost)
+                await self._lose(lost)
             except FrameTooLarge as error:
                 sentence = f"The event after {self._cursor} is larger than this reader takes."
                 raise FrameTooLarge(sentence, last_id=error.last_id, messages=()) from None
         return None
 
+    async def _read_on(self) -> Sequence[Message]:
+        assert self._stream is not None, "opened before"
+        assert self._link is not None, "it has a link"
+        self._waits = True
+        try:
+            messages = await self._stream.receive()
+        finally:
+            self._waits = False
+        self._heard_at = self._loop.time()
+        progress = any(message.id is not None for message in messages)
+        self._supervisor.heard(self._link.number, progress=progress)
+        return messages
+
+    async def _open(self) -> None:
+        """Ask for a stream over the link that there is, once there is one. Raises what blocks it."""
+        self._supervisor.followers.add(self)
+        link = await self._supervisor.wait_established(patient=self._patient)
+        self._moved.clear()
+        self._link = link
+        self._stream = stream = link.connection.stream(self._run, owner=self._owner, types=self._types)
+        with self._supervisor.asking(link.number, self._number):
+            self._over = not await stream.open(self._cursor)
+        self._heard_at = self._loop.time()
+        self._listen()
+
+    async def _lose(self, lost: Lost) -> None:
+        """Let go of the stream, and wait for what has to come before the next one."""
+        stream, self._stream, self._lost = self._stream, None, None
+        link, self._link = self._link, None
+        asked = max(lost.pause, stream.pause if stream is not None else 0.0)
+        if stream is not None:
+            await stream.close()
+        self._show(replace(self.record, caught_up=False))
+        if link is not None and lost.trouble in OF_THE_LINK:
+            self._supervisor.fail(link.number, lost)
+            return
+        if link is not self._supervisor.established:
+            return  # the supervisor waits, where there is something to wait for
+        is_first, self._ladder = self._ladder.failures == 0, self._ladder.after(asked, now=self._loop.time())
+        if is_first and not asked and self._profile.prompt:
+            return
+        wait = self._ladder.wait(self._profile, now=self._loop.time(), jitter=self._jitter())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._moved.wait()
+
+    def _listen(self) -> None:
+        """Look whether the stream is silent for too long, at the time when it may be."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = self._loop.call_at(self._heard_at + SILENT_BEATS * self._beat, self._look)
+
+    def _look(self) -> None:
+        stream, now = self._stream, self._loop.time()
+        if stream is None:
+            return
+        if self._watch is not None and now - self._watch.when() > LATE:  # our own stall: what has come is read first
+            self._watch = self._loop.call_at(now + GRACE, self._look)
+            return
+        if not self._waits:  # the reader is at work, and nothing was asked of the stream
+            self._heard_at = now
+        elif now - self._heard_at >= SILENT_BEATS * self._beat:
+            if self._is_alone(now):
+                stream.interrupt(Trouble.SILENT)
+                return
+            self._watch = self._loop.call_at(now + SETTLED, self._look)
+            return
+        self._listen()
+
+    def _is_alone(self, now: float) -> bool:
+        """Say whether the link lives, and has spoken since, so that the silence is this stream's own."""
+        link = self._supervisor.record
+        spoken = link.last_heard is not None and link.last_heard - self._heard_at >= SETTLED
+        return link.phase is Phase.LIVE and now - link.since >= SETTLED and spoken
+
+    # ---- frames -----------------------------------------------------------------------------
+
     def _accept(self, messages: Sequence[Message]) -> Iterator[Received | _Unbridged]:
-        """Yield what the reader has not taken yet; nothing more once the connection turned out to be of no use."""
+        """Yield what the reader has not taken yet; nothing more once the stream turned out to be of no use."""
         for message in messages:
             if self._over or self._lost is not None:
                 return
@@ -197,20 +263,11 @@ class _Reader:
             if received is not None:
                 yield received
 
-    def take(self, received: Received) -> None:
-        """Move behind what the reader has taken."""
-        self._cursor = received.cursor
-        if isinstance(received, ReceivedEvent):
-            self._failures = 0
-            self._over = received.is_terminal
-        else:
-            self._over = received.is_end
-
     async def _fetch(self, unbridged: _Unbridged) -> ReceivedGap | None:
         """Return the gap with its snapshot; None when that cannot be had now. The stream waits meanwhile."""
-        assert self._link is not None, "it told the gap"
+        assert self._stream is not None, "it told the gap"
         try:
-            said = json.loads(await self._link.snapshot(self._headers))
+            said = json.loads(await self._stream.snapshot())
             gap = with_snapshot(unbridged.gap, said)
         except Lost as lost:
             self._lost = lost
@@ -222,40 +279,18 @@ class _Reader:
             self._lost = Lost(Trouble.FOREIGN)  # something between us and the server keeps what is out of date
         return None
 
-    async def close(self) -> None:
-        """Let go of the connection. Harmless twice."""
-        link, self._link, self._lost = self._link, None, None
-        if link is not None:
-            await link.close()
-
-    async def _open(self) -> Link:
-        self._tell(Connecting(attempt=self._failures + 1))
-        self._link = link = self._connect()
-        self._over = not await link.open(self._cursor, self._headers)
-        return link
-
-    async def _wait(self, lost: Lost) -> None:
-        asked = max(lost.pause, self._link.pause if self._link else 0.0)
-        await self.close()
-        self._failures += 1
-        jitter = self._jitter()
-        floor = min(asked, LONGEST_PAUSE) * (1 + JITTER * jitter)  # never earlier than asked, and not all at once
-        seconds = max(floor, delay(self._failures, base=BASE, cap=CAP, jitter=jitter))
-        self._tell(Waiting(trouble=lost.trouble, seconds=seconds, attempt=self._failures + 1))
-        await asyncio.sleep(seconds)
-
     def _read(self, message: Message) -> ReceivedEvent | None:
         """Return a stored event when it is the next one."""
         received = event_of(message)
         if received is None or received.seq <= self._cursor.seq:
             return None
-        if received.seq == self._cursor.seq + 1 or not self._is_dense:
+        if received.seq == self._cursor.seq + 1 or self._types is not None:
             return received
         self._ask_again()
         return None
 
     def _ask_again(self) -> None:
-        """Lose the connection that left something out. Raises `WireError` where another one left out the same."""
+        """Lose the stream that left something out. Raises `WireError` where another one left out the same."""
         if self._skipped_at == self._cursor:
             raise WireError(f"The peer left out what follows {self._cursor}, and did so again when asked for it.")
         self._skipped_at = self._cursor
@@ -265,17 +300,16 @@ class _Reader:
         """Take in a control frame; one that this version does not know says nothing to it (M3)."""
         match control.name:
             case "hello":
-                self._tell(Live(beat={}))
-                if self._link is not None:
-                    self._link.expect(control.said.get("heartbeat"))
+                self._expect(control.said.get("heartbeat"))
             case "heartbeat":
-                self._tell(Live(beat=control.said))
-                self._failures = 0
+                self._ladder = Ladder()
+                self._note(control.said)
                 self._move_to(control.said.get("head"))
             case "caught-up":
+                self._show(replace(self.record, caught_up=True))
                 self._move_to(control.said.get("head"))
             case "drain":
-                self._lost = Lost(Trouble.DRAINING, pause=_share(control.said.get("spread"), self._jitter()))
+                self._drain(control.said)
             case "end":
                 self._end_at(control.said.get("head"))
             case "gap":
@@ -283,6 +317,34 @@ class _Reader:
             case _:
                 pass
         return None
+
+    def _expect(self, beat: JSON) -> None:
+        """Take the server's word for how many seconds its heartbeats are apart, unless it is nonsense."""
+        if isinstance(beat, int | float) and 0 < beat <= LONGEST_HEARTBEAT:
+            self._beat = beat
+            self._listen()
+
+    def _note(self, said: Mapping[str, JSON]) -> None:
+        status, recovering, budget, lag = (said.get(name) for name in ("status", "recovering", "budget", "loop_lag"))
+        noted = replace(
+            self.record,
+            status=status if isinstance(status, str) else None,
+            recovering=recovering if isinstance(recovering, dict) else None,
+            budget=budget if isinstance(budget, dict) else None,
+            loop_lag=lag if isinstance(lag, int | float) else None,
+        )
+        self._show(noted)
+
+    def _drain(self, said: Mapping[str, JSON]) -> None:
+        """Go: the whole link where the node closes, otherwise this stream alone."""
+        spread = said.get("spread")
+        seconds = advice(spread) if isinstance(spread, int | float) else 0.0
+        if said.get("reason") == native.DrainReason.EXPIRED:
+            self._lost = Lost(Trouble.DRAINING)
+            return
+        if said.get("reason") == native.DrainReason.CLOSING and self._link is not None:
+            self._supervisor.tell(inputs.Drained(link=self._link.number, spread=seconds))
+        self._lost = Lost(Trouble.DRAINING, pause=self._jitter() * seconds)
 
     def _gap(self, said: Mapping[str, JSON]) -> ReceivedGap | _Unbridged | None:
         gap = gap_of(said)
@@ -300,7 +362,7 @@ class _Reader:
     def _move_to(self, head: JSON) -> None:
         """Move behind what was left out: all that we asked for has come, up to there."""
         place = _place(head)
-        if not self._is_dense and place.seq > self._cursor.seq:
+        if self._types is not None and place.seq > self._cursor.seq:
             self._cursor = place
 
 
@@ -309,7 +371,3 @@ def _place(head: JSON) -> Cursor:
     with suppress(CursorInvalid):
         return Cursor.parse(head if isinstance(head, str) else "")
     return Cursor(0, None)
-
-
-def _share(spread: object, jitter: float) -> float:
-    return jitter * spread if isinstance(spread, int | float) and spread > 0 else 0.0

@@ -25,8 +25,10 @@ Outcome: TypeAlias = tuple[Link, tuple[Command, ...]]
 
 def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
     """Make the attempt the link: what is followed moves over, and the old link is let go."""
-    promised = min(advice(ready.heartbeat or 0.0), LONGEST_HEARTBEAT)
-    current = Current(id=ready.attempt, ready_at=at.now, heard_at=at.now, heartbeat=promised or link.profile.heartbeat)
+    promised = advice(ready.heartbeat or 0.0)
+    is_credible = 0 < promised <= LONGEST_HEARTBEAT
+    heartbeat = promised if is_credible else link.profile.heartbeat
+    current = Current(id=ready.attempt, ready_at=at.now, heard_at=at.now, heartbeat=heartbeat)
     before = () if link.current is None else (Release(attempt=link.current.id),)
     established = changed(
         link,
@@ -118,12 +120,9 @@ def release(link: Link) -> Outcome:
 
 def wait(link: Link, at: Moment, *, pause: float = 0.0, counts: bool = True) -> Link:
     """Wait for the next attempt, after one more failure where it `counts`. Without a network there is no next one."""
-    pause = advice(pause)
-    ladder = changed(
-        link.ladder,
-        failures=link.ladder.failures + counts,
-        floor=at.now + pause if pause else link.ladder.floor,
-    )
+    ladder = link.ladder.after(pause, now=at.now)
+    if not counts:
+        ladder = changed(ladder, failures=link.ladder.failures)
     if not link.is_reachable:
         return changed(link, ladder=ladder, retry_at=None)
     return changed(link, ladder=ladder, retry_at=at.now + ladder.wait(link.profile, now=at.now, jitter=at.jitter))

@@ -18,6 +18,11 @@ class Ladder:
     spread: float = 0.0
     floor: float = 0.0
 
+    def after(self, pause: float, *, now: float) -> "Ladder":
+        """Return where one stands after one more failure; the server wants to be left alone for `pause` seconds."""
+        asked = advice(pause)
+        return Ladder(failures=self.failures + 1, spread=self.spread, floor=now + asked if asked else self.floor)
+
     def wait(self, profile: Profile, *, now: float, jitter: float) -> float:
         """Return the seconds to the next attempt; `jitter` in [0, 1) picks the place where it may fall."""
         rung = profile.ladder[min(max(self.failures, 1), len(profile.ladder)) - 1]

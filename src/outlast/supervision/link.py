@@ -150,7 +150,9 @@ class Current:
         """When what speaks for the server will do so no longer; where nothing does, that is long past."""
         if self.witness is None:
             return -math.inf
-        return self.silent_at if self.witness.grade is Grade.FRAMES else self.witness.at + profile.evidence_lasts
+        if self.witness.grade is Grade.FRAMES:
+            return self.silent_at + profile.probe  # the probe that asks a silent link may yet be answered
+        return self.witness.at + profile.evidence_lasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,9 @@ def deadlock(link: Link, at: Moment) -> Outcome:
 
 def fade(link: Link, _at: Moment) -> Outcome:
     """Call a server busy no longer for which nothing has spoken for too long; its budget goes on."""
-    return changed(link, current=changed(_current(link), witness=None)), ()
+    current = _current(link)
+    suspicion = None if current.suspicion is None else changed(current.suspicion, silent=True)
+    return changed(link, current=changed(current, witness=None, suspicion=suspicion)), ()
 
 
 def gather(link: Link, at: Moment) -> Outcome:

@@ -154,15 +154,19 @@ def stored_in(frame: bytes, *, epoch: int, time: float) -> StoredEvent:
     return replace(stored, epoch=epoch, time=time)
 
 
+def greeting(*, boot_id: str, heartbeat: float, beacon: int | None = None) -> dict[str, JSON]:
+    """Return who speaks, and what may be expected of them.
+
+    `heartbeat` is in seconds, `beacon` the port of the one who speaks, if there is one.
+    """
+    said: dict[str, JSON] = {"boot_id": boot_id, "protocol": PROTOCOL, "heartbeat": heartbeat}
+    return said if beacon is None else {**said, "beacon": beacon}
+
+
 @lru_cache(maxsize=PLACES)
 def hello(*, boot_id: str, heartbeat: float, head: Cursor, beacon: int | None = None) -> bytes:
-    """Return the first bytes of a stream: a comment for proxies, then who speaks and where the log stands.
-
-    `beacon` is the port of the one who speaks, if there is one.
-    """
-    said: dict[str, JSON] = {"boot_id": boot_id, "protocol": PROTOCOL, "heartbeat": heartbeat, "head": str(head)}
-    if beacon is not None:
-        said["beacon"] = beacon
+    """Return the first bytes of a stream: a comment for proxies, then the greeting and where the log stands."""
+    said = {**greeting(boot_id=boot_id, heartbeat=heartbeat, beacon=beacon), "head": str(head)}
     return sse.HELLO_COMMENT + _control("hello", said)
 
 

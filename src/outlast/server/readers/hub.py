@@ -17,6 +17,7 @@ from typing import Final
 
 from outlast.errors import Draining, NotStarted
 from outlast.facts import Report
+from outlast.log.event import JSON
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
 from outlast.server.readers.alarm import Alarm
@@ -101,6 +102,10 @@ class Hub:
             self._room.draining = True
             for reader in tuple(self._room.readers):
                 reader.wake()
+
+    def greeting(self) -> dict[str, JSON]:
+        """Tell a client who speaks here, and what may be expected."""
+        return native.greeting(boot_id=self._boot_id, heartbeat=self._around.heartbeat, beacon=self._beacon())
 
     def drain(self) -> None:
         """Tell every reader to go elsewhere, also those who still come. Harmless twice."""

@@ -15,6 +15,7 @@ from outlast.server.routes.nodes import Nodes
 from outlast.server.routes.page import StaticPage
 from outlast.server.routes.problem import unknown
 from outlast.server.routes.runs import Runs
+from outlast.server.routes.session import Greet, Session
 from outlast.server.seats import Seats
 from outlast.stores.base import Store
 
@@ -29,17 +30,19 @@ def build(
     seats: Seats,
     check_ready: CheckReady,
     events: Events,
+    greet: Greet,
     expose: Expose | None = None,
 ) -> Router:
     """Return the application.
 
     It has no lifespan of its own: whoever mounts it runs the node and the hub. Until they run, calls answer 503.
-    `events` are the doors to the log, which the host's handlers use as well.
+    `events` are the doors to the log, which the host's handlers use as well; `greet` tells a client who speaks.
     `expose` opens `/metrics`; without it there is nothing at that path.
     """
     runs = Runs(intake, store, events, policy)
     health = Health(describe_node, check_ready)
-    doors = [*runs.doors(), *events.doors(), *Nodes(store.runs).doors(), *health.doors(), *StaticPage().doors()]
+    others = (Nodes(store.runs), Session(greet), health, StaticPage())
+    doors = [*runs.doors(), *events.doors(), *(door for part in others for door in part.doors())]
     if expose is not None:
         doors += Metrics(expose).doors()
 

@@ -1,8 +1,9 @@
 """The doors of the HTTP interface: which call is answered by what, and who is let in before it is.
 
-There are two kinds, and a door must be one of them: of a `RunDoor` the owner is known and its action is allowed before
-anything else happens, an `OpenDoor` shows nothing of anybody's runs. Only `routes` makes routes of doors, and every
-one of them goes through the `Entrance`; there is no way past it (A5).
+There are three kinds, and a door must be one of them: of a `RunDoor` the owner is known and its action is allowed
+before anything else happens; a `KnownDoor` and an `OpenDoor` show nothing of anybody's runs, the one to those alone
+whose identity is known. Only `routes` makes routes of doors, and every one of them goes through the `Entrance`; there
+is no way past it (A5).
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -49,7 +50,16 @@ class OpenDoor:
     answer: Callable[[Request], Awaitable[ASGIApp]]
 
 
-Door: TypeAlias = RunDoor | OpenDoor
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDoor:
+    """A call that shows nothing of anybody's runs, and still is for those alone who may come in at all."""
+
+    method: str
+    path: str
+    answer: Callable[[Request], Awaitable[ASGIApp]]
+
+
+Door: TypeAlias = RunDoor | KnownDoor | OpenDoor
 
 
 class Resource:
@@ -82,6 +92,9 @@ class Resource:
                 seated = await self._entrance.seat(await answer(request, visitor.owner), visitor)
                 self._entrance.trouble.over()
                 return seated
+            case KnownDoor(answer=answer):
+                await self._entrance.identify(request)
+                return await answer(request)
             case OpenDoor(answer=answer):
                 self._entrance.check_peer(request)
                 return await answer(request)

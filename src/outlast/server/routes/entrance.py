@@ -43,6 +43,7 @@ class Entrance:
     def __init__(self, access: Access, load: Load, seats: Seats) -> None:
         self.origins = access.origins
         self.check_peer = access.check_peer
+        self.identify = access.identify
         self.trouble = Trouble("request", access.report)
         self._access = access
         self._load = load

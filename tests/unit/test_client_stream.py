@@ -1,4 +1,4 @@
-"""One connection over real sockets, with a peer that breaks it in every way a network can."""
+"""One stream over real sockets, with a peer that breaks it in every way a network can."""
 
 import asyncio
 import gzip
@@ -10,9 +10,13 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from outlast.client.link import Link, Lost, Trouble, direct
+from outlast.client.credentials import Credentials, Headers
+from outlast.client.http import direct
+from outlast.client.stream import SSEStream
+from outlast.client.transport import Lost
 from outlast.errors import InputInvalid
 from outlast.log.cursor import Cursor
+from outlast.supervision.phase import Trouble
 from outlast.wire.sse import FrameTooLarge
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +56,10 @@ async def peer(handler: Handler) -> AsyncIterator[str]:
             await ended.wait()
 
 
+def stream_of(client: httpx2.AsyncClient, address: str, headers: Headers | None = None) -> SSEStream:
+    return SSEStream(client, address, Credentials(headers), {})
+
+
 def says(*parts: bytes, reset: bool = False) -> Handler:
     async def handler(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for part in parts:
@@ -65,22 +73,22 @@ def says(*parts: bytes, reset: bool = False) -> Handler:
 
 
 @asynccontextmanager
-async def opened(address: str) -> AsyncIterator[Link]:
+async def opened(address: str) -> AsyncIterator[SSEStream]:
     async with direct() as client:
-        link = Link(client, address)
+        stream = stream_of(client, address)
         try:
-            assert await link.open(START, None)
-            yield link
+            assert await stream.open(START)
+            yield stream
         finally:
-            await link.close()
+            await stream.close()
 
 
-async def read(link: Link) -> tuple[list[bytes], Trouble]:
+async def read(stream: SSEStream) -> tuple[list[bytes], Trouble]:
     """Read until the stream is lost."""
     data: list[bytes] = []
     while True:
         try:
-            data += [message.data for message in await link.receive()]
+            data += [message.data for message in await stream.receive()]
         except Lost as lost:
             return data, lost.trouble
 
@@ -96,33 +104,33 @@ async def read(link: Link) -> tuple[list[bytes], Trouble]:
     ids=["a clean end", "closed", "closed in a chunk", "no chunk"],
 )
 async def test_what_ends_a_stream_is_told_apart(parts: list[bytes], trouble: Trouble) -> None:
-    async with peer(says(*parts)) as address, opened(address) as link:
-        assert await read(link) == ([b'"a"'], trouble)
+    async with peer(says(*parts)) as address, opened(address) as stream:
+        assert await read(stream) == ([b'"a"'], trouble)
 
 
 async def test_a_reset_connection_is_lost() -> None:
-    async with peer(says(HEAD, chunked(FRAME), reset=True)) as address, opened(address) as link:
-        _, trouble = await read(link)  # a reset may overtake what was sent before it
+    async with peer(says(HEAD, chunked(FRAME), reset=True)) as address, opened(address) as stream:
+        _, trouble = await read(stream)  # a reset may overtake what was sent before it
         assert trouble is Trouble.BROKEN
 
 
 async def test_a_stream_that_a_proxy_compressed_is_read_all_the_same() -> None:
     head = HEAD.replace(b"transfer", b"content-encoding: gzip\r\ntransfer")
-    async with peer(says(head, chunked(gzip.compress(FRAME)), b"0\r\n\r\n")) as address, opened(address) as link:
-        assert await read(link) == ([b'"a"'], Trouble.ENDED)
+    async with peer(says(head, chunked(gzip.compress(FRAME)), b"0\r\n\r\n")) as address, opened(address) as stream:
+        assert await read(stream) == ([b'"a"'], Trouble.ENDED)
 
 
 async def test_a_stream_that_is_not_compressed_as_it_says_is_lost() -> None:
     head = HEAD.replace(b"transfer", b"content-encoding: gzip\r\ntransfer")
-    async with peer(says(head, chunked(FRAME), b"0\r\n\r\n")) as address, opened(address) as link:
-        assert await read(link) == ([], Trouble.BROKEN)
+    async with peer(says(head, chunked(FRAME), b"0\r\n\r\n")) as address, opened(address) as stream:
+        assert await read(stream) == ([], Trouble.BROKEN)
 
 
 @pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200"], ids=["nothing", "not HTTP", "half"])
 async def test_an_answer_that_is_no_http_is_lost(said: bytes) -> None:
     async with peer(says(said)) as address, direct() as client:
         with pytest.raises(Lost) as caught:
-            await Link(client, address).open(START, None)
+            await stream_of(client, address).open(START)
         assert caught.value.trouble is Trouble.BROKEN
 
 
@@ -131,18 +139,18 @@ async def test_a_port_where_nobody_listens_is_unreachable() -> None:
         taken.bind(("127.0.0.1", 0))
         async with direct() as client:
             with pytest.raises(Lost) as caught:
-                await Link(client, address_of(taken)).open(START, None)
+                await stream_of(client, address_of(taken)).open(START)
     assert caught.value.trouble is Trouble.UNREACHABLE
 
 
 async def test_frames_before_one_that_is_too_large_are_handed_over_first() -> None:
     giant = b"data: " + b"x" * (13 * 1024 * 1024)
-    async with peer(says(HEAD, chunked(FRAME + giant))) as address, opened(address) as link:
+    async with peer(says(HEAD, chunked(FRAME + giant))) as address, opened(address) as stream:
         taken: list[bytes] = []
 
         async def take() -> None:
             while True:
-                taken.extend(message.data for message in await link.receive())
+                taken.extend(message.data for message in await stream.receive())
 
         with pytest.raises(FrameTooLarge):
             await take()
@@ -153,13 +161,13 @@ async def test_a_header_that_cannot_be_sent_is_the_callers_mistake() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with direct() as client:
             with pytest.raises(InputInvalid):
-                await Link(client, address_of(listener)).open(START, {"x-mine": "a\r\nb: c"})
+                await stream_of(client, address_of(listener), {"x-mine": "a\r\nb: c"}).open(START)
 
 
 async def test_closing_twice_is_harmless() -> None:
-    async with peer(says(HEAD, chunked(FRAME))) as address, opened(address) as link:
-        await link.close()
-        await link.close()
+    async with peer(says(HEAD, chunked(FRAME))) as address, opened(address) as stream:
+        await stream.close()
+        await stream.close()
 
 
 async def test_this_machine_is_reached_without_the_environments_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +175,9 @@ async def test_this_machine_is_reached_without_the_environments_proxy(monkeypatc
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    async with peer(says(HEAD, chunked(FRAME), b"0\r\n\r\n")) as address, opened(address) as link:
-        assert await read(link) == ([b'"a"'], Trouble.ENDED)
+    async with peer(says(HEAD, chunked(FRAME), b"0\r\n\r\n")) as address, opened(address) as stream:
+        assert await read(stream) == ([b'"a"'], Trouble.ENDED)
     async with direct() as client:
         with pytest.raises(Lost) as caught:  # the proxy is asked for everything else, and is not there
-            await Link(client, "http://outlast.invalid/").open(START, None)
+            await stream_of(client, "http://outlast.invalid/").open(START)
     assert isinstance(caught.value.__cause__, httpx2.ConnectError)

@@ -1,0 +1,69 @@
+"""What a node's answer, or the lack of one, means to a client."""
+
+import re
+import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Final
+
+import httpx2
+
+from outlast.client import problem
+from outlast.client.transport import Lost
+from outlast.errors import Refusal
+from outlast.supervision.phase import Trouble
+
+RETRIED: Final = frozenset({408, 425, 429})
+"""Statuses below 500 that ask for another try."""
+
+
+@contextmanager
+def told() -> Generator[None, None, None]:
+    """Tell what the network did as `Lost`."""
+    try:
+        yield
+    except httpx2.ConnectError as error:
+        trouble = Trouble.CERTIFICATE if _is_about_certificates(error) else Trouble.UNREACHABLE
+        raise Lost(trouble) from error
+    except httpx2.ConnectTimeout as error:
+        raise Lost(Trouble.UNREACHABLE) from error
+    except httpx2.TimeoutException as error:
+        raise Lost(Trouble.SILENT) from error
+    except httpx2.RequestError as error:
+        raise Lost(Trouble.BROKEN) from error
+
+
+async def verdict(response: httpx2.Response) -> Lost | Refusal:
+    """Return what an answer means that is not the one hoped for: to be tried again, to be changed, or a refusal."""
+    status = response.status_code
+    if status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Lost(Trouble.BUSY, pause=pause(response))
+    refusal = problem.refusal(status, await _body(response))
+    if status == HTTPStatus.UNAUTHORIZED:
+        return Lost(Trouble.CREDENTIALS, error=refusal)
+    return refusal
+
+
+def pause(response: httpx2.Response) -> float:
+    """Return for how many seconds the server asked us to stay away; 0 when it did not."""
+    # The other form, a date, would compare two machines' clocks.
+    asked = response.headers.get("retry-after", "")
+    return float(asked) if re.fullmatch(r"[0-9]{1,9}", asked) else 0.0
+
+
+async def _body(response: httpx2.Response) -> bytes:
+    body = b""
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > problem.MAX_PROBLEM:
+            break
+    return body
+
+
+def _is_about_certificates(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,188 @@
+"""What an application holds of a server: starts, follows and stops runs, and sees how the link is.
+
+Everything here hangs on one supervisor. A request is sent once, over the link that there is; what becomes of it is told
+by its answer or an error, never by silence.
+"""
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+from urllib.parse import urlencode
+
+from outlast.client import http
+from outlast.client.follow import Follow, RunRecord
+from outlast.client.received import Received
+from outlast.client.supervisor import Supervisor
+from outlast.client.transport import Lost
+from outlast.errors import InputInvalid, Unanswered
+from outlast.log.cursor import Cursor
+from outlast.log.event import JSON
+from outlast.supervision import inputs
+from outlast.supervision.phase import Phase, Wakeup
+from outlast.supervision.profile import Profile
+from outlast.supervision.record import LinkRecord
+
+ANSWER_WITHIN: Final = 60.0
+"""Seconds for the answer to a request, the wait for a link included: a server may be busy, and a person waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRecord:
+    """How things stand: the link, and each run that is being followed. Source: M4."""
+
+    link: LinkRecord
+    runs: Mapping[str, RunRecord] = field(default_factory=dict[str, RunRecord])
+
+
+class State:
+    """How things stand with one server; every view of it shows the same."""
+
+    def __init__(self, supervisor: Supervisor, follows: Collection[Follow]) -> None:
+        self._supervisor = supervisor
+        self._follows = follows
+
+    @property
+    def record(self) -> ClientRecord:
+        """How things stand now."""
+        runs = {follow.record.run: follow.record for follow in self._follows}
+        return ClientRecord(link=self._supervisor.record, runs=runs)
+
+    async def changed(self) -> None:
+        """Wait until something of it is another."""
+        await self._supervisor.changed()
+
+    async def __aiter__(self) -> AsyncGenerator[ClientRecord, None]:
+        """Yield how things stand, now and whenever that is something else, until the client is closed."""
+        before: ClientRecord | None = None
+        while True:
+            record = self.record
+            if record != before:
+                before = record
+                yield record
+            if record.link.phase is Phase.CLOSED:
+                return
+            if self.record == before:  # nothing happened while the reader was at work
+                await self._supervisor.changed()
+
+
+class Client:
+    """One server, for as long as `connect` lasts."""
+
+    def __init__(self, supervisor: Supervisor, profile: Profile, *, jitter: Callable[[], float]) -> None:
+        self._supervisor = supervisor
+        self._profile = profile
+        self._jitter = jitter
+        self._follows: set[Follow] = set()
+        self._numbers = itertools.count(1)
+
+    # ---- runs -------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        worker: str,
+        input: JSON = None,
+        *,
+        id: str | None = None,
+        thread: str | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        owner: str | None = None,
+    ) -> dict[str, Any]:
+        """Start a run and return its status document.
+
+        The id is the request's idempotency key, chosen here unless given: asked again with the same one it is the same
+        run. It is sent once; after `Unanswered` the run may have been started all the same. Raises `Refusal`s.
+        Source: R11, A1.
+        """
+        said = {"worker": worker, "input": input, "id": id or secrets.token_hex(8), "thread": thread}
+        if metadata is not None:
+            said["metadata"] = dict(metadata)
+        return await self._ask("POST", f"/runs{_whose(owner)}", said)
+
+    async def status(self, run: str, *, owner: str | None = None) -> dict[str, Any]:
+        """Return the status document of a run. Raises `RunNotFound`, `RunGone`, `Unanswered`."""
+        return await self._ask("GET", f"{http.path_of(run)}{_whose(owner)}")
+
+    async def stop(self, run: str, *, reason: str | None = None, owner: str | None = None) -> dict[str, Any]:
+        """Stop a run and return what is true then; harmless twice. Raises `Unanswered`, and `Refusal`s."""
+        return await self._ask("POST", f"{http.path_of(run)}/stop{_whose(owner)}", {"reason": reason})
+
+    async def follow(
+        self,
+        run: str,
+        *,
+        after: Cursor | str | None = None,
+        types: Collection[str] | None = None,
+        owner: str | None = None,
+        patient: bool = True,
+    ) -> AsyncGenerator[Received, None]:
+        """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
+
+        It outlives the link for as long as the client does. Events that cannot be served are told as a `ReceivedGap`,
+        whose snapshot replaces what was read so far. With `types` only events of these types come, and the terminal
+        event. A link that is blocked is waited for, unless not `patient`: then what blocks it is raised.
+
+        Raises the `Refusal` that the server answered (`RunNotFound`, …), `InputInvalid` for what is no run's id,
+        `FrameTooLarge` for an event that no try can bring, `WireError` for a peer that does not keep to the wire, and
+        `ClientClosed`. Source: R2, R3, R4, R8, R9.
+        """
+        http.path_of(run)
+        cursor = after if isinstance(after, Cursor) else Cursor.parse(after or "")
+        follow = Follow(
+            self._supervisor,
+            run,
+            cursor=cursor,
+            owner=owner,
+            types=None if types is None else ",".join(types),
+            profile=self._profile,
+            jitter=self._jitter,
+            number=next(self._numbers),
+            patient=patient,
+        )
+        self._follows.add(follow)
+        try:
+            while (received := await follow.next()) is not None:
+                yield received
+                follow.take(received)
+        finally:
+            self._follows.discard(follow)
+            await follow.close()
+
+    # ---- the link ---------------------------------------------------------------------------
+
+    @property
+    def state(self) -> "State":
+        """How things stand: `state.record` now, and `async for record in client.state` whenever that changes."""
+        return State(self._supervisor, self._follows)
+
+    def wakeup(self, wakeup: Wakeup | str, *, seconds: float = 0.0) -> None:
+        """Give the link a reason to look now, such as `visible`, after `seconds` of absence or sleep.
+
+        Raises `InputInvalid` for what is no wakeup.
+        """
+        try:
+            reason = Wakeup(wakeup)
+        except ValueError:
+            raise InputInvalid(f"A wakeup is one of {', '.join(Wakeup)}.") from None
+        self._supervisor.tell(inputs.Woken(wakeup=reason, seconds=seconds))
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    async def _ask(self, method: str, path: str, said: JSON = None) -> dict[str, Any]:
+        number = next(self._numbers)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                link = await self._supervisor.wait_established(patient=False)
+                with self._supervisor.asking(link.number, number):
+                    answer = await link.connection.ask(method, path, said)
+        except (TimeoutError, Lost) as error:
+            raise Unanswered("No answer came; what was asked may have happened all the same.") from error
+        if not isinstance(answer, dict):
+            raise Unanswered("Something answers at this address, but not as Outlast does.")
+        return cast("dict[str, Any]", answer)
+
+
+def _whose(owner: str | None) -> str:
+    return "" if owner is None else f"?{urlencode({'owner': owner})}"

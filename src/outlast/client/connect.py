@@ -1,0 +1,95 @@
+"""Puts a client together: what connects, what supervises, and who says that we are who we are."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+import httpx2
+
+from outlast.client import http
+from outlast.client.client import Client
+from outlast.client.credentials import Credentials, Headers, HeadersOf
+from outlast.client.received import Received
+from outlast.client.supervisor import Supervisor
+from outlast.errors import InputInvalid
+from outlast.log.cursor import Cursor
+from outlast.supervision import inputs
+from outlast.supervision.link import Link
+from outlast.supervision.profile import PROFILES, STANDARD, Profile
+
+
+@asynccontextmanager
+async def connect(
+    url: str | Sequence[str],
+    *,
+    headers: Headers | HeadersOf | None = None,
+    profile: Profile | str = STANDARD,
+    client: httpx2.AsyncClient | None = None,
+    jitter: Callable[[], float] = random.random,
+) -> AsyncGenerator[Client, None]:
+    """Hold a link to one server for as long as the block lasts: `async with outlast.connect(url) as client:`.
+
+    `url` is where Outlast's routes are, such as `http://127.0.0.1:8400`; several are nodes of one server, which the
+    attempts take in turn. `headers` may be a callable, sync or async: it is asked before every attempt and every
+    request, and once more after a 401. `profile` is `standard`, `desktop` or `mobile`, or numbers of your own. `client`
+    is used for every request and stays yours; give one only for what it alone can do, since a replaced link then
+    stands on the same sockets.
+
+    The block begins before there is a link. Raises `InputInvalid` for an impossible url or profile. Source: K, P, R.
+    """
+    urls = [url] if isinstance(url, str) else list(url)
+    if not urls:
+        raise InputInvalid("A client needs the url of a server.")
+    credentials = Credentials(headers)
+    transport = http.HTTPTransport(
+        urls, credentials, make=http.direct if client is None else lambda: client, is_shared=client is not None
+    )
+    link = Link(
+        profile=_profile(profile),
+        is_local=all(map(http.is_local, urls)),
+        account_bound=credentials.is_account,
+    )
+    supervisor = Supervisor([transport], link, jitter=jitter)
+    owner = asyncio.create_task(supervisor.run(), name="outlast client")
+    supervisor.tell(inputs.Want())
+    try:
+        yield Client(supervisor, link.profile, jitter=jitter)
+    finally:
+        supervisor.tell(inputs.Close())
+        await owner  # it ends at once: nothing of it resists
+
+
+async def follow(
+    url: str | Sequence[str],
+    run: str,
+    *,
+    owner: str | None = None,
+    after: Cursor | str | None = None,
+    types: Collection[str] | None = None,
+    headers: Headers | HeadersOf | None = None,
+    profile: Profile | str = STANDARD,
+    client: httpx2.AsyncClient | None = None,
+    jitter: Callable[[], float] = random.random,
+) -> AsyncGenerator[Received, None]:
+    """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
+
+    A client of its own for one run: `connect` and `Client.follow` in one. `owner` names whose run it is, where that is
+    not whom the request speaks for; the server's `authorize` decides. What blocks the link is raised.
+
+    Raises what `connect` and `Client.follow` raise. Source: R2, R3, R4, R12, the native wire.
+    """
+    http.path_of(run)
+    async with connect(url, headers=headers, profile=profile, client=client, jitter=jitter) as connected:
+        following = connected.follow(run, owner=owner, after=after, types=types, patient=False)
+        async with aclosing(following):
+            async for received in following:
+                yield received
+
+
+def _profile(given: Profile | str) -> Profile:
+    if isinstance(given, Profile):
+        return given
+    if given not in PROFILES:
+        raise InputInvalid(f"A profile is one of {', '.join(PROFILES)}, or a Profile.")
+    return PROFILES[given]

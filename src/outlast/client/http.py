@@ -1,0 +1,162 @@
+"""The default way to connect: server-sent events for streams, a request for everything else.
+
+A link is a pool of connections of its own, established by the node's hello over an authenticated request. A replacement
+has other sockets than what it replaces, and another node where there are several.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final, cast
+from urllib.parse import quote
+
+import httpx2
+
+from outlast.client import answers
+from outlast.client.credentials import Credentials
+from outlast.client.stream import SSEStream
+from outlast.client.transport import Hello, Lost
+from outlast.errors import InputInvalid, OutlastError, Refusal, WireError
+from outlast.log.event import JSON, JSON_TYPE, encode_json
+from outlast.supervision.phase import Trouble
+from outlast.wire.native import PROTOCOL
+
+LOCAL: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+"""Where no proxy is asked: to a proxy, this machine is itself."""
+LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Hosts that are reached without a network."""
+UNLIMITED: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+"""Each stream is a connection, and there is no telling how many runs somebody follows."""
+
+
+def direct() -> httpx2.AsyncClient:
+    """Return a client that reaches this machine without a proxy, whatever proxies the environment names."""
+    return httpx2.AsyncClient(mounts=dict.fromkeys(LOCAL), limits=UNLIMITED, timeout=None)
+
+
+def address(url: str) -> str:
+    """Return where Outlast's routes are, without a slash at its end. Raises `InputInvalid` for what is no such url."""
+    try:
+        base = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise InputInvalid("This is no url; one looks like http://127.0.0.1:8400.") from error
+    if base.scheme not in {"http", "https"} or not base.host:
+        raise InputInvalid("A url begins with http:// or https:// and names a host, such as http://127.0.0.1:8400.")
+    return url.rstrip("/")
+
+
+def is_local(url: str) -> bool:
+    """Say whether this url is on this machine."""
+    return httpx2.URL(url).host in LOCAL_HOSTS
+
+
+class HTTPTransport:
+    """Connects to a server by HTTP; `urls` are its nodes, or what balances their load, each taken in turn."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        credentials: Credentials,
+        *,
+        make: Callable[[], httpx2.AsyncClient] = direct,
+        is_shared: bool = False,
+    ) -> None:
+        self._addresses = [address(url) for url in urls]
+        self._credentials = credentials
+        self._make = make
+        self._is_shared = is_shared
+
+    async def connect(self, attempt: int) -> "HTTPConnection":
+        """Return a connection over which the server has said who it is. Raises `Lost`."""
+        place = self._addresses[(attempt - 1) % len(self._addresses)]
+        connection = HTTPConnection(self._make(), place, self._credentials, is_shared=self._is_shared)
+        try:
+            await connection.greet()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+
+class HTTPConnection:
+    """A pool of connections to one address; a shared client is not ours to close."""
+
+    def __init__(self, client: httpx2.AsyncClient, place: str, credentials: Credentials, *, is_shared: bool) -> None:
+        self.hello = Hello(boot_id="")
+        self.place = place
+        self._client = client
+        self._credentials = credentials
+        self._is_shared = is_shared
+
+    async def greet(self) -> None:
+        """Ask who is there. Raises `Lost`."""
+        try:
+            said = await self.ask("GET", "/session")
+        except Refusal as refusal:
+            raise Lost(Trouble.CONFIGURATION, error=refusal) from refusal
+        except WireError as error:
+            raise Lost(Trouble.FOREIGN, error=error) from error
+        self.hello = _hello(said)
+
+    async def probe(self) -> None:
+        """Return once the node has answered, whatever it said; raises `Lost` when there is nobody to answer."""
+        with answers.told():
+            response = await self._send("GET", "/session", None, await self._credentials.headers())
+        await response.aclose()
+
+    async def ask(self, method: str, path: str, said: JSON = None) -> JSON:
+        """Return the answer to a request, None for one without a body. Raises `Lost`, a `Refusal`, `WireError`."""
+        with answers.told():
+            response = await self._credentials.send(lambda headers: self._send(method, path, said, headers))
+            if not response.is_success:
+                raise await answers.verdict(response)
+        if response.status_code == HTTPStatus.NO_CONTENT:
+            return None
+        try:
+            return cast("JSON", json.loads(response.content))
+        except (ValueError, RecursionError) as error:
+            raise WireError("Something answers at this address, but not as Outlast does.") from error
+
+    def stream(self, run: str, *, owner: str | None, types: str | None) -> SSEStream:
+        """Return a stream of a run's log, not yet open. Raises `InputInvalid` for what is no run's id."""
+        asked = {"owner": owner, "types": types}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return SSEStream(self._client, f"{self.place}{path_of(run)}", self._credentials, given)
+
+    async def close(self) -> None:
+        """Let go of every connection. Harmless twice."""
+        if not self._is_shared:
+            await self._client.aclose()
+
+    async def _send(self, method: str, path: str, said: JSON, headers: Mapping[str, str]) -> httpx2.Response:
+        content = None if said is None else encode_json(said)
+        ours = {"accept": JSON_TYPE} | ({} if content is None else {"content-type": JSON_TYPE})
+        return await self._client.request(
+            method,
+            self.place + path,
+            content=content,
+            headers={**headers, **ours},
+            follow_redirects=False,
+            timeout=None,  # the machine has the deadline
+        )
+
+
+def path_of(run: str) -> str:
+    """Return the path of a run. Raises `InputInvalid` for an id that would lead elsewhere."""
+    if run in {"", ".", ".."}:
+        raise InputInvalid("This is no run's id.")
+    return f"/runs/{quote(run, safe='')}"
+
+
+def _hello(said: JSON) -> Hello:
+    if not isinstance(said, dict) or not isinstance(said.get("boot_id"), str):
+        raise Lost(Trouble.FOREIGN)
+    if said.get("protocol") != PROTOCOL:
+        error: OutlastError = WireError("This server speaks another version of the wire: update this client.")
+        raise Lost(Trouble.VERSION, error=error)
+    heartbeat, beacon = said.get("heartbeat"), said.get("beacon")
+    return Hello(
+        boot_id=cast("str", said["boot_id"]),
+        heartbeat=heartbeat if isinstance(heartbeat, int | float) else None,
+        beacon=beacon if isinstance(beacon, int) else None,
+    )

@@ -1,0 +1,286 @@
+"""Drives the machine of one server's link: one task owns it, everybody else only tells it things.
+
+Rules:
+1. One mailbox, one timer. What has arrived is taken in before any deadline is (P17).
+2. Attempts, probes and the looking for evidence are tasks of the owner's group. They report, and never raise.
+3. Nothing else connects anew. Whoever needs the link waits for it here, and is told when it is another one.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, Protocol, assert_never
+
+from outlast.client.transport import Connection, Lost, Transport
+from outlast.errors import ClientClosed, OutlastError, Unanswered
+from outlast.supervision import inputs
+from outlast.supervision.commands import Adopt, Command, Gather, Open, Probe, Release
+from outlast.supervision.inputs import Input
+from outlast.supervision.link import Intent, Link
+from outlast.supervision.phase import WAKES, Grade, Phase, Trouble
+from outlast.supervision.record import LinkRecord, record
+from outlast.supervision.step import step
+
+MOST_MAIL: Final = 1024
+"""Inputs that wait at most; beyond it they are taken in where they arise."""
+HEARD_EVERY: Final = 0.05
+"""Seconds between two signs of life that the machine is told of: it counts in seconds."""
+
+ANSWERS: Final = frozenset({Trouble.BUSY, Trouble.FOREIGN, Trouble.CREDENTIALS, Trouble.REVOKED, Trouble.VERSION})
+"""Troubles that somebody at the other end told."""
+
+log = logging.getLogger("outlast.client")
+
+
+class Witnesses(Protocol):
+    """Looks for what speaks for a server that does not answer."""
+
+    def look(self, connection: Connection) -> AsyncIterator[Grade]:
+        """Yield what speaks for the server at the other end; it takes a few seconds at most and does not raise."""
+        ...
+
+
+class Follower(Protocol):
+    """Something that hangs on the link."""
+
+    def moved(self) -> None:
+        """Hear that the link is another one, or none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Established:
+    """The link as it is now: its number for the machine, and the connection."""
+
+    number: int
+    connection: Connection
+
+
+class Supervisor:
+    """The single owner of reconnection for one server; `run` it in a task, and `tell` it what happens."""
+
+    def __init__(
+        self,
+        transports: Sequence[Transport],
+        link: Link,
+        *,
+        witnesses: Witnesses | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._transports = transports
+        self._link = link
+        self._witnesses = witnesses
+        self._jitter = jitter
+        self._loop = asyncio.get_running_loop()
+        self._mail: deque[Input] = deque()
+        self._rung = asyncio.Event()
+        self._changes: asyncio.Event | None = None
+        self._errands: dict[int, set[asyncio.Task[None]]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._established: Established | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._heard_at = float("-inf")
+        self.followers: set[Follower] = set()
+        self.error: OutlastError | None = None
+
+    # ---- what others see --------------------------------------------------------------------
+
+    @property
+    def record(self) -> LinkRecord:
+        """How the link is now."""
+        return record(self._link)
+
+    @property
+    def established(self) -> Established | None:
+        """The link that there is; None while there is none."""
+        return self._established
+
+    async def wait_established(self, *, patient: bool) -> Established:
+        """Return the link once there is one.
+
+        Raises what blocks it, unless `patient`: then something may yet change. Raises `ClientClosed` once it is closed.
+        Without a deadline: a server may be away for as long as it likes.
+        """
+        while self._established is None:
+            if self._link.phase is Phase.CLOSED:
+                raise ClientClosed("This client is closed.")
+            if self._link.phase is Phase.BLOCKED and not patient:
+                raise self.error or Unanswered("No connection to this server can be made as things are.")
+            await self.changed()
+        return self._established
+
+    async def changed(self) -> None:
+        """Wait until something of what is shown is another. Without a deadline, as above."""
+        if self._changes is None:
+            self._changes = asyncio.Event()
+        await self._changes.wait()
+
+    def publish(self) -> None:
+        """Rouse everybody who waits for a change."""
+        changes, self._changes = self._changes, None
+        if changes is not None:
+            changes.set()
+
+    # ---- what others tell -------------------------------------------------------------------
+
+    def tell(self, input: Input) -> None:
+        """Let the owner take this in."""
+        self._mail.append(input)
+        self._rung.set()
+        if len(self._mail) > MOST_MAIL:
+            self._take_in()
+
+    def fail(self, number: int, lost: Lost) -> None:
+        """Tell that a link has ended, and why. It is taken in at once, so that nobody goes on over it."""
+        self.error = lost.error
+        self.tell(inputs.Lost(link=number, trouble=lost.trouble, pause=lost.pause))
+        self._take_in()
+
+    def heard(self, number: int, *, progress: bool) -> None:
+        """Tell that something came in over a link: many times a second, so most of it is let by."""
+        current, now = self._link.current, self._loop.time()
+        if current is not None and self._link.phase is Phase.LIVE and now - self._heard_at < HEARD_EVERY:
+            is_news = current.suspicion is not None or (progress and not current.progressed)
+            if not is_news:
+                return
+        self._heard_at = now
+        self.tell(inputs.Heard(link=number, progress=progress))
+
+    @contextmanager
+    def asking(self, number: int, request: int) -> Generator[None, None, None]:
+        """Tell that a link was asked something, and whether there was an answer: a refusal is one, silence is none."""
+        self.tell(inputs.Asked(link=number, request=request))
+        answered = True
+        try:
+            yield
+        except Lost as lost:
+            answered = lost.trouble in ANSWERS
+            raise
+        except asyncio.CancelledError:
+            answered = False
+            raise
+        finally:
+            self.tell((inputs.Answered if answered else inputs.Abandoned)(link=number, request=request))
+
+    # ---- the owner --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Own the link until it is closed; then nothing of it is left."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                while self._link.intent is not Intent.CLOSED:
+                    await self._wait()
+                    self._take_in()
+                    self._step(inputs.Tick())
+                self._end_errands()
+        finally:
+            self._link = step(self._link, inputs.Close(), now=self._loop.time(), jitter=0.0)[0]
+            self._adopt(None)
+            self.publish()
+            for connection in self._connections.values():
+                await connection.close()
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._link.deadline):
+                await self._rung.wait()
+        self._rung.clear()
+
+    def _take_in(self) -> None:
+        while self._mail:
+            self._step(self._mail.popleft())
+
+    def _step(self, input: Input) -> None:
+        before = self._link
+        self._link, commands = step(before, input, now=self._loop.time(), jitter=self._jitter())
+        for command in commands:
+            self._do(command)
+        if self._link is not before:
+            current = self._link.current
+            if self._established is not None and (current is None or current.id != self._established.number):
+                self._adopt(None)
+            self.publish()
+
+    def _do(self, command: Command) -> None:
+        match command:
+            case Open(attempt=number, transport=place):
+                self._begin(number, self._attempt(number, self._transports[place]), "attempt")
+            case Release(attempt=number):
+                self._release(number)
+            case Adopt(attempt=number):
+                self._adopt(Established(number, self._connections[number]))
+            case Probe(link=number, probe=probe):
+                self._begin(number, self._probe(number, probe), "probe")
+            case Gather(link=number):
+                self._begin(number, self._gather(number), "look for evidence")
+            case _:
+                assert_never(command)
+
+    def _adopt(self, established: Established | None) -> None:
+        if established is self._established:
+            return
+        self._established = established
+        for follower in list(self.followers):
+            follower.moved()
+
+    def _begin(self, number: int, errand: Coroutine[None, None, None], name: str) -> None:
+        assert self._tasks is not None, "only the owner steps"
+        task = self._tasks.create_task(errand, name=name)
+        errands = self._errands.setdefault(number, set())
+        errands.add(task)
+        task.add_done_callback(errands.discard)
+
+    def _release(self, number: int) -> None:
+        for errand in self._errands.pop(number, ()):
+            errand.cancel()
+        connection = self._connections.pop(number, None)
+        if connection is not None:
+            self._begin(0, connection.close(), "let go")
+
+    def _end_errands(self) -> None:
+        for number in [*self._errands]:
+            if number:  # what lets go of a connection goes on to its end
+                self._release(number)
+
+    # ---- its tasks --------------------------------------------------------------------------
+
+    async def _attempt(self, number: int, transport: Transport) -> None:
+        try:
+            connection = await transport.connect(number)
+        except Lost as lost:
+            self._fail(number, lost)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's failure alone (K9)
+            log.warning("an attempt to connect failed unexpectedly (%s)", type(error).__name__)
+            self._fail(number, Lost(Trouble.UNEXPECTED, error=error if isinstance(error, OutlastError) else None))
+        else:
+            self._connections[number] = connection
+            self.tell(inputs.Ready(attempt=number, heartbeat=connection.hello.heartbeat))
+
+    def _fail(self, number: int, lost: Lost) -> None:
+        if lost.trouble in WAKES or lost.error is not None:
+            self.error = lost.error
+        self.tell(inputs.Failed(attempt=number, trouble=lost.trouble, pause=lost.pause))
+
+    async def _probe(self, number: int, probe: int) -> None:
+        connection = self._connections.get(number)
+        if connection is None:
+            return
+        try:
+            await connection.probe()  # the machine has the deadline; a later answer still says something
+        except Lost as lost:
+            self.tell(inputs.ProbeFailed(link=number, probe=probe, trouble=lost.trouble))
+        except Exception as error:  # noqa: BLE001 - a provider of headers may raise anything; it is no verdict
+            log.warning("a probe could not be sent (%s)", type(error).__name__)
+        else:
+            self.tell(inputs.ProbeAnswered(link=number, probe=probe))
+
+    async def _gather(self, number: int) -> None:
+        connection = self._connections.get(number)
+        if connection is None or self._witnesses is None:
+            return
+        async for grade in self._witnesses.look(connection):
+            self.tell(inputs.Witnessed(link=number, grade=grade))

@@ -1,0 +1,50 @@
+"""A client is put together by `connect`, and what cannot work is refused before anything is asked."""
+
+import pytest
+
+from outlast import connect, follow
+from outlast.client.received import ReceivedEvent
+from outlast.errors import InputInvalid
+from outlast.log.event import encode_json
+from outlast.supervision.phase import Phase
+from outlast.supervision.profile import PROFILES
+from outlast.testing.peer import Answer, ScriptedPeer
+from outlast.wire import native
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
+
+GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
+LOG = Answer(body=[b'event: text\nid: 1\ndata: "a"\n\nevent: run.completed\nid: 2\ndata: {}\n\n'])
+
+
+@pytest.mark.parametrize("url", ["", "nowhere", "ftp://here", []])
+async def test_an_impossible_url_is_refused(url: str | list[str]) -> None:
+    with pytest.raises(InputInvalid):
+        async with connect(url):
+            pass
+
+
+@pytest.mark.parametrize("profile", [*PROFILES, *PROFILES.values()])
+async def test_a_profile_is_a_name_or_numbers(profile: str) -> None:
+    async with ScriptedPeer([GREETING]) as peer, connect(peer.url, profile=profile) as client:
+        await anext(aiter(client.state))
+    with pytest.raises(InputInvalid, match="standard, desktop, mobile"):
+        async with connect("http://here", profile="patient"):
+            pass
+
+
+async def test_an_error_in_the_block_closes_the_client() -> None:
+    async with ScriptedPeer([GREETING]) as peer:
+        with pytest.raises(ZeroDivisionError):
+            async with connect(peer.url) as client:
+                raise ZeroDivisionError
+        assert client.state.record.link.phase is Phase.CLOSED
+        await peer.until(lambda peer: peer.open == 0)
+
+
+async def test_following_one_run_is_a_client_of_its_own() -> None:
+    async with ScriptedPeer([GREETING, LOG]) as peer:
+        received = [each.data async for each in follow(peer.url, "r1") if isinstance(each, ReceivedEvent)]
+        assert received == ["a", {}]
+        assert [each.path for each in peer.asked] == ["/session", "/runs/r1/events"]
+        await peer.until(lambda peer: peer.open == 0)

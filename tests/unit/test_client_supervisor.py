@@ -1,0 +1,207 @@
+"""One task owns a link: what it is told arrives, what it begins ends, and nothing below connects anew."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from outlast.client.supervisor import MOST_MAIL, Established, Supervisor
+from outlast.client.transport import Connection, Hello, Lost, Stream
+from outlast.errors import ClientClosed, Unanswered, Unauthenticated
+from outlast.log.event import JSON
+from outlast.supervision import inputs
+from outlast.supervision.link import Link
+from outlast.supervision.phase import Phase, Trouble, Wakeup
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
+
+
+class Line:
+    """A connection that answers probes when it is told to, and remembers that it was closed."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.hello = Hello(boot_id=f"b{number}", heartbeat=10.0)
+        self.answering = asyncio.Event()
+        self.probes = 0
+        self.closed = 0
+
+    async def probe(self) -> None:
+        self.probes += 1
+        await self.answering.wait()
+
+    async def ask(self, method: str, path: str, said: JSON = None) -> JSON:
+        raise NotImplementedError
+
+    def stream(self, run: str, *, owner: str | None, types: str | None) -> Stream:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class Lines:
+    """Connects by script: each attempt by the next function, the last one again and again."""
+
+    def __init__(self, *script: Callable[[int], "Line | Exception"]) -> None:
+        self.script = script
+        self.made: list[Line] = []
+        self.attempts: list[float] = []
+
+    async def connect(self, attempt: int) -> Connection:
+        made = self.script[min(len(self.attempts), len(self.script) - 1)](attempt)
+        self.attempts.append(asyncio.get_running_loop().time())
+        if isinstance(made, Exception):
+            raise made
+        self.made.append(made)
+        return made
+
+
+class Hanging:
+    """An attempt that never comes to anything."""
+
+    def __init__(self) -> None:
+        self.cut = 0
+
+    async def connect(self, attempt: int) -> Connection:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cut += 1
+            raise
+        raise AssertionError(attempt)
+
+
+@asynccontextmanager
+async def supervised(lines: Lines | Hanging) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor([lines], Link(), jitter=lambda: 0.5)
+    owner = asyncio.create_task(supervisor.run())
+    supervisor.tell(inputs.Want())
+    try:
+        yield supervisor
+    finally:
+        supervisor.tell(inputs.Close())
+        await owner
+        assert supervisor.record.phase is Phase.CLOSED
+        assert supervisor.established is None
+
+
+async def established(supervisor: Supervisor) -> Established:
+    return await supervisor.wait_established(patient=True)
+
+
+async def test_a_link_is_established_and_closed_once() -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
+        link = await established(supervisor)
+        assert (link.number, link.connection) == (1, lines.made[0])
+    assert lines.made[0].closed == 1
+
+
+@pytest.mark.behaviour("R1")
+async def test_the_old_connection_is_let_go_when_the_new_one_is_there() -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
+        await established(supervisor)
+        supervisor.tell(inputs.Woken(wakeup=Wakeup.USER))
+        while (await established(supervisor)).number == 1:
+            await supervisor.changed()
+        await asyncio.sleep(0.01)
+        assert [line.closed for line in lines.made] == [1, 0]
+        assert supervisor.record.generation == 2
+    assert [line.closed for line in lines.made] == [1, 1]
+
+
+@pytest.mark.behaviour("K9")
+async def test_an_unexpected_error_is_that_attempts_failure_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    lines = Lines(lambda _: RuntimeError("a secret"), Line)
+    with caplog.at_level(logging.WARNING, "outlast.client"):
+        async with supervised(lines) as supervisor:
+            await established(supervisor)
+    assert lines.attempts == [0.0, 0.25]
+    assert [record.getMessage() for record in caplog.records] == [
+        "an attempt to connect failed unexpectedly (RuntimeError)"
+    ]
+
+
+@pytest.mark.behaviour("K7", "K8")
+async def test_an_attempt_that_hangs_is_cut_at_the_deadline_and_the_last_one_by_the_end() -> None:
+    hanging = Hanging()
+    async with supervised(hanging):
+        await asyncio.sleep(15.1)
+        assert hanging.cut == 1
+        await asyncio.sleep(1)
+    assert hanging.cut == 2
+
+
+async def test_what_blocks_a_link_is_raised_to_those_who_are_not_patient() -> None:
+    refusal = Lost(Trouble.CREDENTIALS, error=Unauthenticated("Who?"))
+    lines = Lines(lambda _: refusal, lambda _: Lost(Trouble.CERTIFICATE), Line)
+    async with supervised(lines) as supervisor:
+        with pytest.raises(Unauthenticated, match="Who"):
+            await supervisor.wait_established(patient=False)
+        waiting = asyncio.create_task(established(supervisor))
+        await asyncio.sleep(3600)
+        assert len(lines.attempts) == 1
+        supervisor.tell(inputs.Woken(wakeup=Wakeup.CREDENTIALS_CHANGED))
+        await asyncio.sleep(1)
+        with pytest.raises(Unanswered):
+            await supervisor.wait_established(patient=False)
+        supervisor.tell(inputs.Woken(wakeup=Wakeup.USER))
+        assert (await waiting).number == 3
+
+
+@pytest.mark.behaviour("K18")
+async def test_whoever_waits_for_a_link_is_told_that_there_will_be_none() -> None:
+    async with supervised(Hanging()) as supervisor:
+        waiting = asyncio.create_task(established(supervisor))
+        await asyncio.sleep(1)
+    with pytest.raises(ClientClosed):
+        await waiting
+
+
+@pytest.mark.behaviour("P1", "P11")
+async def test_a_probe_is_sent_and_its_late_answer_after_the_link_was_replaced_says_nothing() -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
+        await established(supervisor)
+        supervisor.tell(inputs.Woken(wakeup=Wakeup.VISIBLE))
+        await asyncio.sleep(0.01)
+        assert (lines.made[0].probes, supervisor.record.phase) == (1, Phase.LIVE)
+        await asyncio.sleep(10)
+        assert supervisor.record.generation == 2
+        lines.made[0].answering.set()
+        await asyncio.sleep(0.01)
+        assert (supervisor.record.generation, supervisor.record.phase) == (2, Phase.LIVE)
+
+
+async def test_a_lost_link_is_taken_in_at_once() -> None:
+    async with supervised(Lines(Line)) as supervisor:
+        link = await established(supervisor)
+        supervisor.fail(link.number, Lost(Trouble.UNREACHABLE))
+        assert supervisor.established is None
+
+
+async def test_signs_of_life_in_a_burst_are_one_and_the_mailbox_is_bounded() -> None:
+    async with supervised(Lines(Line)) as supervisor:
+        link = await established(supervisor)
+        for _ in range(3 * MOST_MAIL):
+            supervisor.heard(link.number, progress=False)
+            supervisor.tell(inputs.Asked(link=link.number, request=1))
+            supervisor.tell(inputs.Answered(link=link.number, request=1))
+        assert len(supervisor._mail) <= MOST_MAIL + 1
+
+
+async def test_silence_is_no_answer_and_a_refusal_is_one() -> None:
+    async with supervised(Lines(Line)) as supervisor:
+        link = await established(supervisor)
+        with pytest.raises(Lost), supervisor.asking(link.number, 1):
+            raise Lost(Trouble.BUSY)
+        await asyncio.sleep(6)
+        assert supervisor.record.phase is Phase.LIVE
+        with pytest.raises(Lost), supervisor.asking(link.number, 2):
+            raise Lost(Trouble.SILENT)
+        await asyncio.sleep(6)
+        assert supervisor.record.phase is Phase.SLOW
