@@ -11,6 +11,7 @@ from typing import Any, Self
 import httpx2
 from starlette.types import ASGIApp
 
+from outlast.client.asgi import StreamingTransport
 from outlast.errors import RunNotFound
 from outlast.facts import Fact
 from outlast.log.cursor import Cursor
@@ -27,7 +28,6 @@ from outlast.server.routes.events import Events
 from outlast.server.seats import Seats
 from outlast.stores.base import Head, Loaded, LogStore, LogSubscription, NewClaim, RunStore, Store
 from outlast.stores.sqlite import SQLiteStore
-from outlast.testing.asgi import StreamingTransport
 from outlast.testing.cluster import LoopClock
 from outlast.testing.faulty import DeafSubscription
 from outlast.wire import native

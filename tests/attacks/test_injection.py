@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from outlast import ActiveRun, Cursor, CursorInvalid, Identity, Outlast, Run
-from outlast.testing.asgi import StreamingTransport
+from outlast.client.asgi import StreamingTransport
 from tests.stage import Handled, site, staged
 
 pytestmark = pytest.mark.anyio

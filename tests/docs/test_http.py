@@ -7,12 +7,12 @@ from httpx2 import AsyncClient
 
 from docs.draw import PAGES
 from outlast import Outlast
+from outlast.client.asgi import StreamingTransport
 from outlast.lineage import Entry, Kind
 from outlast.log.cursor import Cursor
 from outlast.log.limits import Usage
 from outlast.recovery import RecoveryPolicy
 from outlast.stores.base import Head
-from outlast.testing.asgi import StreamingTransport
 from outlast.wire.lineage import lineage_document
 from outlast.wire.status import status_document
 from tests.stage import row

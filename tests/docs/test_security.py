@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from outlast.testing.asgi import StreamingTransport
+from outlast.client.asgi import StreamingTransport
 
 pytestmark = pytest.mark.anyio
 

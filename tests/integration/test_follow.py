@@ -12,10 +12,10 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outlast import Cursor, Event, ReceivedEvent, connect, follow
+from outlast.client.asgi import StreamingTransport
 from outlast.client.received import Received
 from outlast.log.event import encode_json
 from outlast.supervision.phase import Phase, Trouble
-from outlast.testing.asgi import StreamingTransport
 from outlast.wire import native
 from tests.integration.stream import FRAMES, GREETING, HEAD, HELLO, PLACES, SAID
 from tests.stage import BASE, site, staged

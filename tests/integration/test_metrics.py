@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from outlast import ActiveRun, Outlast
-from outlast.testing.asgi import StreamingTransport
+from outlast.client.asgi import StreamingTransport
 from tests.integration.programs import House, Program, house
 from tests.integration.readers import start, until, whole
 

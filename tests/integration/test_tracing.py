@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from outlast import ActiveRun, Outlast
 from outlast.assembly.instruments import Instruments
 from outlast.assembly.tracing import ATTEMPT, Tracing
-from outlast.testing.asgi import StreamingTransport
+from outlast.client.asgi import StreamingTransport
 from outlast.wire.trace import ids
 from tests.integration.programs import house
 from tests.integration.readers import until

@@ -7,7 +7,8 @@ import pytest
 import uvicorn
 
 from outlast import Outlast
-from outlast.testing.asgi import StreamingTransport, lifespan
+from outlast.client.asgi import StreamingTransport
+from outlast.testing.asgi import lifespan
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,8 @@ from outlast import (
     Status,
     StopAnswer,
 )
-from outlast.testing.asgi import StreamingTransport, lifespan
+from outlast.client.asgi import StreamingTransport
+from outlast.testing.asgi import lifespan
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ import pytest
 
 from outlast import Outlast
 from outlast.assembly.metrics import FAMILIES, PREFIX
+from outlast.client.asgi import StreamingTransport
 from outlast.errors import PortTaken
-from outlast.testing.asgi import StreamingTransport
 from outlast.wire import native
 from outlast.wire.sse import Parser
 from tests.beacon import ask, is_refused

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from outlast.client.asgi import StreamingTransport
 from outlast.client.connect import connect, follow
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
 from outlast.errors import CursorInvalid, InputInvalid, Refusal, RunGone, RunNotFound, Unauthenticated, WireError
@@ -18,7 +19,6 @@ from outlast.log.cursor import Cursor, chain, origin
 from outlast.log.event import Event
 from outlast.supervision.phase import Phase, Trouble
 from outlast.supervision.profile import ESTABLISHMENT, LONGEST_ADVICE, STANDARD
-from outlast.testing.asgi import StreamingTransport
 from outlast.wire import sse
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp
 
+from outlast.client.asgi import StreamingTransport
 from outlast.errors import InputInvalid, RunNotFound, StoreBusy, StoreFull
 from outlast.facts import StoreTroubled
 from outlast.run import Run
@@ -18,7 +19,6 @@ from outlast.server.identity import Action, Identity
 from outlast.server.routes.door import Door, KnownDoor, OpenDoor, Resource, RunDoor, routes
 from outlast.server.routes.entrance import Entrance
 from outlast.server.seats import Seats
-from outlast.testing.asgi import StreamingTransport
 from tests.stage import BASE, Site, Stage, site, staged
 
 pytestmark = pytest.mark.anyio

@@ -4,10 +4,10 @@ import httpx2
 import pytest
 from starlette.routing import Router
 
+from outlast.client.asgi import StreamingTransport
 from outlast.errors import Draining, NotStarted, OutlastError, StoreUnavailable
 from outlast.server.routes.door import routes
 from outlast.server.routes.health import Health
-from outlast.testing.asgi import StreamingTransport
 from tests.stage import BASE, Handled, entrance, site, staged
 
 pytestmark = pytest.mark.anyio

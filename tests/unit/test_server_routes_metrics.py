@@ -4,9 +4,9 @@ import httpx2
 import pytest
 from starlette.routing import Router
 
+from outlast.client.asgi import StreamingTransport
 from outlast.server.routes.door import routes
 from outlast.server.routes.metrics import MEDIA_TYPE, Metrics
-from outlast.testing.asgi import StreamingTransport
 from tests.stage import BASE, entrance
 
 pytestmark = pytest.mark.anyio
