@@ -134,11 +134,13 @@ class Peer:
         return [round(later - earlier, 3) for earlier, later in zip(self.times, self.times[1:], strict=False)]
 
     def connect(self) -> "AbstractAsyncContextManager[Client]":
-        return connect(URL, jitter=lambda: 0.5, client=httpx2.AsyncClient(transport=StreamingTransport(self)))
+        return connect(
+            URL, transports=["sse"], jitter=lambda: 0.5, client=httpx2.AsyncClient(transport=StreamingTransport(self))
+        )
 
     def follow(self, **options: Any) -> AsyncGenerator[Received, None]:
         client = httpx2.AsyncClient(transport=StreamingTransport(self))
-        options = {"jitter": lambda: 0.5, "client": client, **options}
+        options = {"jitter": lambda: 0.5, "client": client, "transports": ["sse"], **options}
         return follow(URL, "r", **options)
 
 

@@ -39,7 +39,7 @@ async def verdict(response: httpx2.Response) -> Lost | Refusal:
     status = response.status_code
     if status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Lost(Trouble.BUSY, pause=pause(response))
-    refusal = problem.refusal(status, await _body(response))
+    refusal = problem.refusal(status, await body(response))
     if status == HTTPStatus.UNAUTHORIZED:
         return Lost(Trouble.CREDENTIALS, error=refusal)
     return refusal
@@ -52,13 +52,14 @@ def pause(response: httpx2.Response) -> float:
     return float(asked) if re.fullmatch(r"[0-9]{1,9}", asked) else 0.0
 
 
-async def _body(response: httpx2.Response) -> bytes:
-    body = b""
+async def body(response: httpx2.Response) -> bytes:
+    """Return what an answer says, as much of it as is looked at."""
+    said = b""
     async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > problem.MAX_PROBLEM:
+        said += chunk
+        if len(said) > problem.MAX_PROBLEM:
             break
-    return body
+    return said
 
 
 def _is_about_certificates(error: BaseException | None) -> bool:

@@ -2,14 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Final
 
 import httpx2
+from starlette.types import ASGIApp
 
 from outlast.client import http
+from outlast.client.asgi import StreamingTransport
 from outlast.client.client import Client
 from outlast.client.credentials import Credentials, Headers, HeadersOf
+from outlast.client.http import HTTPConnection
+from outlast.client.poll import PolledConnection
 from outlast.client.received import Received
 from outlast.client.supervisor import Supervisor
 from outlast.errors import InputInvalid
@@ -18,39 +23,54 @@ from outlast.supervision import inputs
 from outlast.supervision.link import Link
 from outlast.supervision.profile import PROFILES, STANDARD, Profile
 
+TRANSPORTS: Final[Mapping[str, type[HTTPConnection]]] = {"sse": HTTPConnection, "long-poll": PolledConnection}
+"""The ways in which streams come over HTTP, the best first."""
+HERE: Final = "http://localhost"
+"""The address of an application in this process."""
+
 
 @asynccontextmanager
 async def connect(
-    url: str | Sequence[str],
+    url: str | Sequence[str] | ASGIApp,
     *,
     headers: Headers | HeadersOf | None = None,
     profile: Profile | str = STANDARD,
     client: httpx2.AsyncClient | None = None,
+    transports: Sequence[str] = tuple(TRANSPORTS),
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Client, None]:
     """Hold a link to one server for as long as the block lasts: `async with outlast.connect(url) as client:`.
 
     `url` is where Outlast's routes are, such as `http://127.0.0.1:8400`; several are nodes of one server, which the
-    attempts take in turn. `headers` may be a callable, sync or async: it is asked before every attempt and every
-    request, and once more after a 401. `profile` is `standard`, `desktop` or `mobile`, or numbers of your own. `client`
-    is used for every request and stays yours; give one only for what it alone can do, since a replaced link then
-    stands on the same sockets.
+    attempts take in turn. An application of this process, `outlast.app`, is talked to without sockets. `headers` may
+    be a callable, sync or async: it is asked before every attempt and every request, and once more after a 401.
+    `profile` is `standard`, `desktop` or `mobile`, or numbers of your own. `client` is used for every request and stays
+    yours; give one only for what it alone can do, since a replaced link then stands on the same sockets. `transports`
+    are the ways in which streams come, `sse` and `long-poll`, the best first: where one keeps dying young, as behind a
+    proxy that holds streams back, the next takes its place.
 
-    The block begins before there is a link. Raises `InputInvalid` for an impossible url or profile. Source: K, P, R.
+    The block begins before there is a link. Raises `InputInvalid` for an impossible url, profile or transport.
+    Source: K, P, R.
     """
+    make = http.direct if client is None else lambda: client
+    if callable(url):
+        app, url = url, HERE
+        make = make if client is not None else lambda: httpx2.AsyncClient(transport=StreamingTransport(app))
     urls = [url] if isinstance(url, str) else list(url)
     if not urls:
         raise InputInvalid("A client needs the url of a server.")
     credentials = Credentials(headers)
-    transport = http.HTTPTransport(
-        urls, credentials, make=http.direct if client is None else lambda: client, is_shared=client is not None
-    )
+    ways = [
+        http.HTTPTransport(urls, credentials, over=over, make=make, is_shared=client is not None)
+        for over in _transports(transports)
+    ]
     link = Link(
         profile=_profile(profile),
         is_local=all(map(http.is_local, urls)),
         account_bound=credentials.is_account,
+        transports=len(ways),
     )
-    supervisor = Supervisor([transport], link, jitter=jitter)
+    supervisor = Supervisor(ways, link, jitter=jitter)
     owner = asyncio.create_task(supervisor.run(), name="outlast client")
     supervisor.tell(inputs.Want())
     try:
@@ -61,7 +81,7 @@ async def connect(
 
 
 async def follow(
-    url: str | Sequence[str],
+    url: str | Sequence[str] | ASGIApp,
     run: str,
     *,
     owner: str | None = None,
@@ -70,6 +90,7 @@ async def follow(
     headers: Headers | HeadersOf | None = None,
     profile: Profile | str = STANDARD,
     client: httpx2.AsyncClient | None = None,
+    transports: Sequence[str] = tuple(TRANSPORTS),
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Received, None]:
     """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
@@ -80,7 +101,8 @@ async def follow(
     Raises what `connect` and `Client.follow` raise. Source: R2, R3, R4, R12, the native wire.
     """
     http.path_of(run)
-    async with connect(url, headers=headers, profile=profile, client=client, jitter=jitter) as connected:
+    connecting = connect(url, headers=headers, profile=profile, client=client, transports=transports, jitter=jitter)
+    async with connecting as connected:
         following = connected.follow(run, owner=owner, after=after, types=types, patient=False)
         async with aclosing(following):
             async for received in following:
@@ -93,3 +115,9 @@ def _profile(given: Profile | str) -> Profile:
     if given not in PROFILES:
         raise InputInvalid(f"A profile is one of {', '.join(PROFILES)}, or a Profile.")
     return PROFILES[given]
+
+
+def _transports(named: Sequence[str]) -> list[type[HTTPConnection]]:
+    if not named or not set(named) <= TRANSPORTS.keys():
+        raise InputInvalid(f"The transports are {' and '.join(TRANSPORTS)}: name one of them at least.")
+    return [TRANSPORTS[name] for name in named]

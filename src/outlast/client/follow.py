@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap, event_of, gap_of, with_snapshot
-from outlast.client.supervisor import Established, Supervisor
+from outlast.client.supervisor import SETTLED, Established, Supervisor
 from outlast.client.transport import Lost, Stream
 from outlast.errors import CursorInvalid, WireError
 from outlast.log.cursor import Cursor
@@ -37,9 +37,8 @@ from outlast.supervision.profile import GRACE, HEARTBEAT, LATE, LONGEST_HEARTBEA
 from outlast.wire import native
 from outlast.wire.sse import FrameTooLarge, Message
 
-SETTLED: Final = 2.0
-"""Seconds a link must have been live again before a stream's silence is the stream's own: what was held up arrives
-first."""
+MUTE_AFTER: Final = 3.0
+"""Seconds without a byte of a stream that was granted, after which its link is asked why: it begins with a greeting."""
 OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.CERTIFICATE, Trouble.CREDENTIALS, Trouble.REVOKED})
 """Troubles of asking for a stream that say something of the whole link."""
 
@@ -106,6 +105,7 @@ class Follow:
         self._beat = HEARTBEAT
         self._waits = False
         self._watch: asyncio.TimerHandle | None = None
+        self._mute: asyncio.TimerHandle | None = None  # until the first byte
         self._loop = asyncio.get_running_loop()
         self._moved = asyncio.Event()
 
@@ -137,6 +137,7 @@ class Follow:
         """Let go of the stream. Harmless twice."""
         self._supervisor.followers.discard(self)
         stream, self._stream, self._lost, self._link = self._stream, None, None, None
+        self._unmute()
         if self._watch is not None:
             self._watch.cancel()
         if stream is not None:
@@ -184,6 +185,7 @@ class Follow:
             messages = await self._stream.receive()
         finally:
             self._waits = False
+        self._unmute()
         self._heard_at = self._loop.time()
         progress = any(message.id is not None for message in messages)
         self._supervisor.heard(self._link.number, progress=progress)
@@ -199,13 +201,26 @@ class Follow:
         with self._supervisor.asking(link.number, self._number):
             self._over = not await stream.open(self._cursor)
         self._heard_at = self._loop.time()
+        self._mute = self._loop.call_later(MUTE_AFTER, self._accuse)
         self._listen()
+
+    def _accuse(self) -> None:
+        """Let the link be asked why a stream over it does not begin although it was granted (R13)."""
+        mute, link = self._mute, self._link
+        if link is not None:
+            self._supervisor.accuse(link.number, lambda: mute is self._mute)
+
+    def _unmute(self) -> None:
+        if self._mute is not None:
+            self._mute.cancel()
+            self._mute = None
 
     async def _lose(self, lost: Lost) -> None:
         """Let go of the stream, and wait for what has to come before the next one."""
         stream, self._stream, self._lost = self._stream, None, None
         link, self._link = self._link, None
         asked = max(lost.pause, stream.pause if stream is not None else 0.0)
+        self._unmute()
         if stream is not None:
             await stream.close()
         self._show(replace(self.record, caught_up=False))

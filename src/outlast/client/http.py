@@ -15,7 +15,7 @@ import httpx2
 from outlast.client import answers
 from outlast.client.credentials import Credentials
 from outlast.client.stream import SSEStream
-from outlast.client.transport import Hello, Lost
+from outlast.client.transport import Hello, Lost, Stream
 from outlast.errors import InputInvalid, OutlastError, Refusal, WireError
 from outlast.log.event import JSON, JSON_TYPE, encode_json
 from outlast.supervision.phase import Trouble
@@ -51,16 +51,21 @@ def is_local(url: str) -> bool:
 
 
 class HTTPTransport:
-    """Connects to a server by HTTP; `urls` are its nodes, or what balances their load, each taken in turn."""
+    """Connects to a server by HTTP; `urls` are its nodes, or what balances their load, each taken in turn.
+
+    `over` is the kind of connection, which decides how streams come.
+    """
 
     def __init__(
         self,
         urls: Sequence[str],
         credentials: Credentials,
         *,
+        over: "type[HTTPConnection] | None" = None,
         make: Callable[[], httpx2.AsyncClient] = direct,
         is_shared: bool = False,
     ) -> None:
+        self._over = over or HTTPConnection
         self._addresses = [address(url) for url in urls]
         self._credentials = credentials
         self._make = make
@@ -69,7 +74,7 @@ class HTTPTransport:
     async def connect(self, attempt: int) -> "HTTPConnection":
         """Return a connection over which the server has said who it is. Raises `Lost`."""
         place = self._addresses[(attempt - 1) % len(self._addresses)]
-        connection = HTTPConnection(self._make(), place, self._credentials, is_shared=self._is_shared)
+        connection = self._over(self._make(), place, self._credentials, is_shared=self._is_shared)
         try:
             await connection.greet()
         except BaseException:
@@ -117,16 +122,21 @@ class HTTPConnection:
         except (ValueError, RecursionError) as error:
             raise WireError("Something answers at this address, but not as Outlast does.") from error
 
-    def stream(self, run: str, *, owner: str | None, types: str | None) -> SSEStream:
+    def stream(self, run: str, *, owner: str | None, types: str | None) -> Stream:
         """Return a stream of a run's log, not yet open. Raises `InputInvalid` for what is no run's id."""
-        asked = {"owner": owner, "types": types}
-        given = {name: value for name, value in asked.items() if value is not None}
-        return SSEStream(self._client, f"{self.place}{path_of(run)}", self._credentials, given)
+        return SSEStream(*self._streamed(run, owner=owner, types=types))
 
     async def close(self) -> None:
         """Let go of every connection. Harmless twice."""
         if not self._is_shared:
             await self._client.aclose()
+
+    def _streamed(
+        self, run: str, *, owner: str | None, types: str | None
+    ) -> tuple[httpx2.AsyncClient, str, Credentials, Mapping[str, str]]:
+        asked = {"owner": owner, "types": types}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._client, f"{self.place}{path_of(run)}", self._credentials, given
 
     async def _send(self, method: str, path: str, said: JSON, headers: Mapping[str, str]) -> httpx2.Response:
         content = None if said is None else encode_json(said)

@@ -1,4 +1,4 @@
-"""One stream of a run's log as server-sent events: asks for it from a cursor, and turns its bytes into frames.
+"""One stream of a run's log over HTTP, and the usual one: server-sent events, asked for from a cursor.
 
 A stream is used once. It has no deadline of its own: whoever supervises it knows whether its silence means anything,
 and interrupts it.
@@ -22,14 +22,16 @@ from outlast.wire.sse import FrameTooLarge, Message, Parser
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+EVENT_STREAM: Final = "text/event-stream"
+"""The kind of answer that is a stream."""
 SNAPSHOT_WITHIN: Final = 300.0
 """Seconds for a snapshot: 256 MiB, as much as a log may hold, over a line of 7 Mbit/s."""
 SNAPSHOT_STALLS: Final = 15.0
 """Seconds without a byte of a snapshot before it is given up."""
 
 
-class SSEStream:
-    """One stream, from its request to its end; `asked` are the parameters that narrow it."""
+class HTTPStream:
+    """What every stream over HTTP is made of; `asked` are the parameters that narrow it."""
 
     def __init__(
         self, client: httpx2.AsyncClient, address: str, credentials: Credentials, asked: Mapping[str, str]
@@ -38,43 +40,10 @@ class SSEStream:
         self._address = address
         self._credentials = credentials
         self._asked = asked
-        self._parser = Parser()
         self._response: httpx2.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
-        self._oversize: FrameTooLarge | None = None
         self._interrupted: Trouble | None = None
         self._waiting: asyncio.Timeout | None = None
-
-    @property
-    def pause(self) -> float:
-        """Seconds that the stream asked its readers to wait before they come again; 0 when it did not."""
-        return (self._parser.retry or 0) / 1000
-
-    async def open(self, cursor: Cursor) -> bool:
-        """Ask for everything after `cursor`; False when nothing more will ever come.
-
-        Raises `Lost`, a `Refusal`, and whatever a provider of headers raises.
-        """
-        async with self._interruptible():
-            with answers.told():
-                self._response = await self._credentials.send(lambda headers: self._ask(cursor, headers))
-                return await self._judge(self._response)
-
-    async def receive(self) -> Sequence[Message]:
-        """Return the frames that the next bytes complete, maybe none. Raises `Lost` and `FrameTooLarge`."""
-        assert self._chunks is not None, "opened first"
-        if self._oversize is not None:
-            raise self._oversize
-        async with self._interruptible():
-            with answers.told():
-                chunk = await anext(self._chunks, None)
-        if chunk is None:
-            raise Lost(Trouble.ENDED)
-        try:
-            return self._parser.feed(chunk)
-        except FrameTooLarge as error:
-            self._oversize = error  # told when the frames before it have been taken
-            return error.messages
 
     async def snapshot(self) -> bytes:
         """Fetch the snapshot of the log, beside the stream. Raises `Lost`, and whatever a provider of headers raises.
@@ -123,21 +92,70 @@ class SSEStream:
         finally:
             self._waiting = None
 
-    async def _ask(self, cursor: Cursor, headers: Mapping[str, str]) -> httpx2.Response:
-        ours = {"accept": "text/event-stream", "accept-encoding": "identity", "cache-control": "no-cache"}
-        if cursor.seq:
-            ours["last-event-id"] = str(cursor)
-        request = self._client.build_request(
-            "GET", f"{self._address}/events", params=self._asked, headers={**headers, **ours}, timeout=None
-        )
-        return await self._client.send(request, stream=True, follow_redirects=False)
+    async def _request(self, asked: Mapping[str, str], ours: Mapping[str, str]) -> None:
+        """Ask for events. Raises what `Credentials.send` raises."""
+        always = {"accept-encoding": "identity", "cache-control": "no-cache"}
+        params = {**self._asked, **asked}
 
-    async def _judge(self, response: httpx2.Response) -> bool:
-        if response.status_code == HTTPStatus.NO_CONTENT:
-            return False
-        if response.status_code != HTTPStatus.OK:
-            raise await answers.verdict(response)
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        async def ask(headers: Mapping[str, str]) -> httpx2.Response:
+            request = self._client.build_request(
+                "GET", f"{self._address}/events", params=params, headers={**headers, **always, **ours}, timeout=None
+            )
+            return await self._client.send(request, stream=True, follow_redirects=False)
+
+        self._response = await self._credentials.send(ask)
+
+    async def _hear(self, media_type: str) -> None:
+        """Begin with the answer. Raises `Lost` and the `Refusal` that it is, and `Lost` for another kind of answer."""
+        assert self._response is not None, "asked for before"
+        if self._response.status_code != HTTPStatus.OK:
+            raise await answers.verdict(self._response)
+        if not self._response.headers.get("content-type", "").startswith(media_type):
             raise Lost(Trouble.FOREIGN)
-        self._chunks = response.aiter_bytes()
+        self._chunks = self._response.aiter_bytes()
+
+
+class SSEStream(HTTPStream):
+    """A stream of server-sent events, from its request to its end."""
+
+    def __init__(
+        self, client: httpx2.AsyncClient, address: str, credentials: Credentials, asked: Mapping[str, str]
+    ) -> None:
+        super().__init__(client, address, credentials, asked)
+        self._parser = Parser()
+        self._oversize: FrameTooLarge | None = None
+
+    @property
+    def pause(self) -> float:
+        """Seconds that the stream asked its readers to wait before they come again; 0 when it did not."""
+        return (self._parser.retry or 0) / 1000
+
+    async def open(self, cursor: Cursor) -> bool:
+        """Ask for everything after `cursor`; False when nothing more will ever come.
+
+        Raises `Lost`, a `Refusal`, and whatever a provider of headers raises.
+        """
+        place = {"last-event-id": str(cursor)} if cursor.seq else {}
+        async with self._interruptible():
+            with answers.told():
+                await self._request({}, {"accept": EVENT_STREAM, **place})
+                if self._response is not None and self._response.status_code == HTTPStatus.NO_CONTENT:
+                    return False
+                await self._hear(EVENT_STREAM)
         return True
+
+    async def receive(self) -> Sequence[Message]:
+        """Return the frames that the next bytes complete, maybe none. Raises `Lost` and `FrameTooLarge`."""
+        assert self._chunks is not None, "opened first"
+        if self._oversize is not None:
+            raise self._oversize
+        async with self._interruptible():
+            with answers.told():
+                chunk = await anext(self._chunks, None)
+        if chunk is None:
+            raise Lost(Trouble.ENDED)
+        try:
+            return self._parser.feed(chunk)
+        except FrameTooLarge as error:
+            self._oversize = error  # told when the frames before it have been taken
+            return error.messages

@@ -27,6 +27,8 @@ from outlast.supervision.step import step
 
 MOST_MAIL: Final = 1024
 """Inputs that wait at most; beyond it they are taken in where they arise."""
+SETTLED: Final = 2.0
+"""Seconds a link must have answered for before silence is a stream's own: what was held up arrives first."""
 HEARD_EVERY: Final = 0.05
 """Seconds between two signs of life that the machine is told of: it counts in seconds."""
 
@@ -149,6 +151,14 @@ class Supervisor:
                 return
         self._heard_at = now
         self.tell(inputs.Heard(link=number, progress=progress))
+
+    def accuse(self, number: int, is_mute: Callable[[], bool]) -> None:
+        """Let a link fail whose streams are granted and do not come, if it answers while `is_mute` stays true (R13).
+
+        Then something on the way holds streams back. A server that is only busy does not answer either.
+        """
+        if number in self._connections:
+            self._begin(number, self._convict(number, is_mute), "ask whether streams are held back")
 
     @contextmanager
     def asking(self, number: int, request: int) -> Generator[None, None, None]:
@@ -277,6 +287,16 @@ class Supervisor:
             log.warning("a probe could not be sent (%s)", type(error).__name__)
         else:
             self.tell(inputs.ProbeAnswered(link=number, probe=probe))
+
+    async def _convict(self, number: int, is_mute: Callable[[], bool]) -> None:
+        try:
+            await self._connections[number].probe()  # without a deadline: it ends with the link
+        except Exception:  # noqa: BLE001 - whatever it is, it is no answer: nothing is proven
+            return
+        self.heard(number, progress=False)
+        await asyncio.sleep(SETTLED)
+        if is_mute() and self._link.phase is Phase.LIVE:
+            self.tell(inputs.Lost(link=number, trouble=Trouble.FOREIGN))
 
     async def _gather(self, number: int) -> None:
         connection = self._connections.get(number)

@@ -28,7 +28,7 @@ PROTOCOL: Final = 1
 """The version that `hello` tells; only a change that old readers cannot skip raises it."""
 PLACES: Final = 64
 """Frames remembered of each kind that tells a place: of a crowd that comes to a log, everybody is told the same."""
-_BEAT: Final = ("head", "status", "budget", "recovering", "lease_left")
+BEAT: Final = ("head", "status", "budget", "recovering", "lease_left")
 """The members of the status document that a heartbeat repeats."""
 
 
@@ -172,7 +172,7 @@ def hello(*, boot_id: str, heartbeat: float, head: Cursor, beacon: int | None = 
 
 def heartbeat(document: Mapping[str, JSON], *, loop_lag: float, now: float) -> bytes:
     """Return a sign of life that client code can see; `document` is the run's status document."""
-    said = {name: document[name] for name in _BEAT}
+    said = {name: document[name] for name in BEAT}
     return _control("heartbeat", {**said, "loop_lag": round(loop_lag, 3), "server_time": moment(now)})
 
 

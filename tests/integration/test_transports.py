@@ -1,0 +1,359 @@
+"""One machine over every transport: a follow sees the same, and moves on where a transport keeps dying young."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from outlast import Event, InputInvalid, Outlast, ReceivedEvent, ReceivedGap, RunNotFound, connect, follow
+from outlast.client.received import Received
+from outlast.supervision.phase import Phase
+from outlast.testing.peer import Answer, Asked, Hold, ScriptedPeer
+from outlast.wire import native
+from tests.integration.stream import LOG, PLACES, SAID
+from tests.stage import site, staged
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+EVERY_WAY = pytest.mark.parametrize("way", ["sse", "long-poll"])
+WORDS = ["a", "b", "c"]
+
+
+class Door:
+    """Leads to whichever application is behind it now, and remembers what was asked of its streams."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.kinds: list[str] = []
+        self.queries: list[str] = []
+        self.statuses = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].endswith("/events"):
+            kind = dict(scope["headers"])[b"accept"].decode()
+            self.kinds.append({"text/event-stream": "sse", "application/x-ndjson": "long-poll"}[kind])
+            self.queries.append(scope["query_string"].decode())
+        self.statuses += scope["path"] == "/runs/r1"
+        await self.app(scope, receive, send)
+
+
+async def collect(received: AsyncIterator[Received]) -> list[Received]:
+    return [each async for each in received]
+
+
+def by(way: str, app: ASGIApp, **options: Any) -> AsyncIterator[Received]:
+    return follow(app, "r1", transports=[way], jitter=lambda: 0.5, **options)
+
+
+def events(received: list[Received]) -> list[tuple[int, Any]]:
+    return [(each.seq, each.event) for each in received if isinstance(each, ReceivedEvent)]
+
+
+# ---- the same over each of them -----------------------------------------------------------------
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+@EVERY_WAY
+async def test_events_come_once_in_order_and_byte_for_byte_replayed_and_live(way: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, *SAID[1:20])
+        reading = asyncio.create_task(collect(by(way, here.app)))
+        await asyncio.sleep(30)
+        for event in SAID[20:-1]:
+            await stage.say(run, event)
+            await asyncio.sleep(0.3)
+        await stage.settle(run)
+        received = events(await reading)
+        stored = await stage.log(run)
+    assert received == [(each.seq, each.event) for each in stored]
+    assert [event.payload for _, event in received[:-1]] == [event.payload for event in SAID[1:-1]]
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R4")
+@EVERY_WAY
+async def test_a_gap_comes_with_its_snapshot_and_what_is_behind_it(way: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        head = await stage.say(run, *WORDS)
+        async with aclosing(by(way, here.app, after="99")) as received:  # type: ignore[type-var]
+            gap = await anext(received)
+            assert isinstance(gap, ReceivedGap)
+            assert (gap.reason, gap.cursor) == ("ahead", head)
+            assert "abc" in [event.data for event in gap.snapshot]
+            await stage.say(run, "d")
+            assert (await anext(received)).cursor.seq == head.seq + 1
+
+
+@pytest.mark.virtual
+@EVERY_WAY
+async def test_only_the_types_that_are_asked_for_come_and_the_terminal(way: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        await stage.say(run, "a", Event("tool", 1), "b", Event("tool", 2))
+        await stage.settle(run)
+        received = await collect(by(way, here.app, types=["tool"]))
+    assert [event.type for _, event in events(received)] == ["tool", "tool", "run.completed"]
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R8")
+@EVERY_WAY
+async def test_a_refusal_is_typed_and_a_log_read_to_its_end_is_over(way: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        with pytest.raises(RunNotFound):
+            await collect(by(way, here.app))
+        run = await stage.active()
+        await stage.settle(run)
+        (*_, last) = await stage.log(run)
+        assert await collect(by(way, here.app, after=last.cursor)) == []
+
+
+@pytest.mark.virtual
+@EVERY_WAY
+async def test_a_node_that_closes_sends_its_readers_to_the_next(way: str) -> None:
+    async with staged() as stage, site(stage) as first, site(stage) as second:
+        run = await stage.active()
+        await stage.say(run, "a")
+        door = Door(first.app)
+        async with connect(door, transports=[way], jitter=lambda: 0.5) as client:
+            reading = asyncio.create_task(collect(client.follow("r1")))
+            await asyncio.sleep(20)
+            first.hub.close()
+            await asyncio.sleep(0.1)
+            door.app = second.app
+            await asyncio.sleep(20)
+            assert client.state.record.link.generation == 2, "the link moved, and not its stream alone"
+            await stage.say(run, "b")
+            await stage.settle(run)
+            received = events(await reading)
+    assert [event.data for _, event in received][:-1] == ["a", "b"]
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("M5")
+@EVERY_WAY
+async def test_the_record_shows_how_a_run_recovers(way: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        async with connect(here.app, transports=[way], jitter=lambda: 0.5) as client:
+            reading = asyncio.create_task(collect(client.follow("r1")))
+            await asyncio.sleep(1)
+            await stage.release(run)
+            await asyncio.sleep(12)
+            record = client.state.record.runs["r1"]
+            reading.cancel()
+    assert record.status == "active"
+    assert record.recovering is not None
+    assert record.recovering["takeover"] == 1
+    assert record.budget is not None
+
+
+@pytest.mark.virtual
+async def test_a_poll_waits_for_less_than_a_heartbeat_and_asks_for_the_status_every_ten_seconds_at_most() -> None:
+    async with staged() as stage, site(stage) as here:
+        await stage.active()
+        door = Door(here.app)
+        async with connect(door, transports=["long-poll"], jitter=lambda: 0.5) as client:
+            reading = asyncio.create_task(collect(client.follow("r1")))
+            await asyncio.sleep(61)
+            link = client.state.record.link
+            reading.cancel()
+    assert (link.phase, link.generation) == (Phase.LIVE, 1)
+    waits = [query.rpartition("wait=")[2] for query in door.queries]
+    assert waits[1:5] == ["8", "2", "8", "2"]
+    assert door.statuses == 7
+    assert all("limit=500" in query for query in door.queries)
+
+
+async def test_an_application_of_this_process_is_used_without_sockets() -> None:
+    outlast = Outlast("sqlite://", signals=False)
+
+    @outlast.worker("echo")
+    async def echo(run: Any) -> AsyncIterator[str]:
+        yield run.input
+        while run.input == "on":
+            await asyncio.sleep(0.01)
+
+    async with outlast, connect(outlast.app) as client:
+        await client.start("echo", "hello", id="r1")
+        assert [event.data for _, event in events(await collect(client.follow("r1")))][1] == "hello"
+        await client.start("echo", "on", id="r2")
+        async for received in client.follow("r2"):
+            if isinstance(received, ReceivedEvent) and received.event.type == "text":
+                await client.stop("r2")
+        assert (await client.status("r2"))["status"] == "cancelled"
+
+
+async def test_an_application_that_closes_is_lost_and_a_follow_goes_on_once_it_runs_again(tmp_path: Path) -> None:
+    outlast = Outlast(f"sqlite:///{tmp_path / 'runs.db'}", signals=False, grace=1.0)
+
+    @outlast.worker("wait")
+    async def wait(run: Any) -> AsyncIterator[str]:
+        yield "a"
+        await asyncio.Event().wait()
+
+    async with connect(outlast.app, jitter=lambda: 0.0) as client:
+        seen = asyncio.Queue[str](maxsize=100)
+
+        async def read() -> None:
+            async for received in client.follow("r1"):
+                if isinstance(received, ReceivedEvent):
+                    await seen.put(received.event.type)
+
+        async with outlast:
+            await client.start("wait", id="r1")
+            reading = asyncio.create_task(read())
+            while await seen.get() != "text":
+                pass
+        async with outlast:
+            while await seen.get() != "text":
+                pass
+            assert client.state.record.link.generation > 1
+            await client.stop("r1")
+            await reading
+    assert seen.get_nowait() == "run.cancelled"
+
+
+@pytest.mark.parametrize("named", [[], ["carrier pigeon"], ["sse", "SSE"]], ids=str)
+async def test_a_transport_that_there_is_not_is_refused_with_a_sentence(named: list[str]) -> None:
+    with pytest.raises(InputInvalid, match="sse and long-poll"):
+        await collect(follow("http://localhost", "r1", transports=named))
+
+
+# ---- a transport that dies young ----------------------------------------------------------------
+
+
+class Buffering:
+    """Hands on the head of an event stream, and of its body nothing, as a proxy does that waits for all of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_stream = (b"accept", b"text/event-stream") in scope["headers"]
+
+        async def held(message: Message) -> None:
+            if not is_stream or message["type"] == "http.response.start":
+                await send(message)
+
+        await self._app(scope, receive, held)
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+async def test_behind_what_holds_streams_back_a_follow_ends_up_polling_and_sees_each_event_once() -> None:
+    async with staged() as stage, site(stage) as here:
+        door = Door(Buffering(here.app))
+        run = await stage.active()
+        await stage.say(run, *WORDS)
+        async with connect(door, jitter=lambda: 0.0) as client:
+            reading = asyncio.create_task(collect(client.follow("r1")))
+            await asyncio.sleep(4.9)
+            assert client.state.record.link.generation == 1
+            await asyncio.sleep(0.2)
+            assert client.state.record.link.generation == 2, "five seconds are enough"
+            await asyncio.sleep(15)
+            await stage.say(run, "d")
+            await stage.settle(run)
+            received = events(await reading)
+        stored = await stage.log(run)
+    assert received == [(each.seq, each.event) for each in stored]
+    assert door.kinds[:4] == ["sse", "sse", "sse", "long-poll"]
+    assert set(door.kinds[4:]) == {"long-poll"}
+
+
+class Busy:
+    """Answers nobody while it is `blocked`; the first stream it blocks right behind its head."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.free = asyncio.Event()
+        self.free.set()
+        self._has_blocked = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def slow(message: Message) -> None:
+            await self.free.wait()
+            await send(message)
+            is_head = message["type"] == "http.response.start"
+            if is_head and scope["path"].endswith("/events") and not self._has_blocked:
+                self._has_blocked = True
+                self.free.clear()
+
+        await self.free.wait()
+        await self._app(scope, receive, slow)
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+@pytest.mark.parametrize("seconds", [4, 8, 19])
+async def test_a_server_that_is_merely_busy_does_not_cost_the_transport(seconds: float) -> None:
+    async with staged() as stage, site(stage) as here:
+        busy = Busy(here.app)
+        door = Door(busy)
+        run = await stage.active()
+        async with connect(door, jitter=lambda: 0.5) as client:
+            reading = asyncio.create_task(collect(client.follow("r1")))
+            await asyncio.sleep(seconds)
+            busy.free.set()
+            await asyncio.sleep(10)
+            assert client.state.record.link.generation == 1
+            await stage.settle(run)
+            await reading
+    assert door.kinds == ["sse"]
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+async def test_a_greeting_that_comes_a_little_behind_the_answer_is_in_time() -> None:
+    async with staged() as stage, site(stage) as here:
+
+        async def late(scope: Scope, receive: Receive, send: Send) -> None:
+            async def slow(message: Message) -> None:
+                is_body = message["type"] == "http.response.body"
+                await asyncio.sleep(4.5 if is_body and scope["path"].endswith("/events") else 0)
+                await send(message)
+
+            await here.app(scope, receive, slow)
+
+        run = await stage.active()
+        await stage.settle(run)
+        door = Door(late)
+        assert events(await collect(follow(door, "r1", jitter=lambda: 0.5)))
+    assert door.kinds == ["sse"]
+
+
+@pytest.mark.behaviour("R13")
+async def test_over_real_sockets_the_same_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.client.follow.MUTE_AFTER", 0.01)
+    monkeypatch.setattr("outlast.client.supervisor.SETTLED", 0.01)
+    async with ScriptedPeer(held_back) as peer:
+        received = [each async for each in follow(peer.url, "r1", jitter=lambda: 0.0)]
+    assert [(each.cursor, each.event) for each in received if isinstance(each, ReceivedEvent)] == list(
+        zip(PLACES, SAID, strict=True)
+    )
+    kinds = [asked.headers["accept"] for asked in peer.asked if "/events" in asked.path]
+    assert kinds.count("text/event-stream") == 3
+
+
+def held_back(asked: Asked) -> Answer:
+    """Answer as a server whose event streams are held back on the way; its pages have seven events."""
+    if asked.path == "/session":
+        said = b'{"boot_id":"b00t","protocol":1,"heartbeat":10}'
+        return Answer(headers={"content-type": "application/json"}, body=[said])
+    if asked.headers["accept"] == "text/event-stream":
+        return Answer(body=[Hold()])
+    after = int(asked.path.partition("after=")[2].partition("-")[0].partition("&")[0])
+    page = LOG[after : after + 7]
+    is_last = after + 7 >= len(LOG)
+    body = native.lines(
+        [native.event_json(each) for each in page], next=page[-1].cursor, up_to_date=is_last, ended=is_last
+    )
+    return Answer(headers={"content-type": "application/x-ndjson"}, body=[body])
