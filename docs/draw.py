@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from bench import report
-from docs import diagram, options, plans
+from docs import diagram, options, phases, plans
 from outlast import errors, lease, lineage, recovery, standstill
 from outlast.assembly.metrics import FAMILIES, PREFIX
 from outlast.cli.program import MODULES
@@ -175,11 +175,18 @@ DRAWINGS: dict[str, Callable[[], str]] = {
         metrics,
         commands,
         measurements,
+        phases.phases,
+        phases.rules,
+        phases.legend,
+        phases.dues,
+        phases.profiles,
+        phases.blocks,
+        phases.grades,
     )
 }
 
 
-PICTURES: dict[str, Callable[[], str]] = {"transitions.svg": diagram.picture}
+PICTURES: dict[str, Callable[[], str]] = {"transitions.svg": diagram.picture, "phases.svg": phases.picture}
 
 
 def drawn(text: str) -> str:
