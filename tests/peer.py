@@ -55,7 +55,10 @@ def served(peer: Peer) -> Iterator[Peer]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        daemon_threads = False  # closing it waits for the answers that are still under way
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         peer.url = f"http://127.0.0.1:{server.server_port}/agents"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

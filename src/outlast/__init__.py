@@ -65,12 +65,14 @@ from outlast.workers.base import ActiveRun, EarlierRun
 if TYPE_CHECKING:
     from outlast.client.client import Client, ClientRecord
     from outlast.client.connect import connect, follow
+    from outlast.client.registry import Registry
+    from outlast.client.sync import SyncClient, connect_sync
 else:
 
     def __getattr__(name: str) -> object:
-        from outlast.client import client, connect  # noqa: PLC0415 - see above
+        from outlast.client import client, connect, registry, sync  # noqa: PLC0415 - see above
 
-        for room in (client, connect):
+        for room in (client, connect, registry, sync):
             if name in __all__ and hasattr(room, name):
                 return getattr(room, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -112,6 +114,7 @@ __all__ = [
     "ReceivedGap",
     "RecoveryPolicy",
     "Refusal",
+    "Registry",
     "Retention",
     "Retry",
     "Run",
@@ -129,6 +132,7 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
+    "SyncClient",
     "ThreadBusy",
     "TooLarge",
     "TooMany",
@@ -139,5 +143,6 @@ __all__ = [
     "WorkerError",
     "WorkerRaised",
     "connect",
+    "connect_sync",
     "follow",
 ]

@@ -69,7 +69,7 @@ def test_every_phase_has_its_sentence() -> None:
     [
         (Trouble.CREDENTIALS, "sign in again"),
         (Trouble.VERSION, "update needed"),
-        (Trouble.CONFIGURATION, "this is another server"),
+        (Trouble.CONFIGURATION, "check the address"),
         (Trouble.CERTIFICATE, "the server's certificate cannot be trusted"),
     ],
 )

@@ -33,6 +33,7 @@ EXAMPLES: Final = (
     "\b\n"
     "Look behind it:\n"
     "  outlast top                              runs and takeovers, live\n"
+    "  outlast watch URL                        is it busy, or gone?\n"
     "  outlast audit RUN                        who held it; is its log what was said?\n"
     "  outlast doctor                           is everything well, and if not, what to do\n"
 )
@@ -47,6 +48,7 @@ MODULES: Final = {
     "erase": "runs",
     "audit": "audit",
     "top": "top",
+    "watch": "watch",
     "doctor": "doctor",
     "migrate": "migrate",
 }

@@ -63,7 +63,7 @@ class Trouble(StrEnum):
     VERSION = "version"
     """The server speaks a version that this client does not."""
     CONFIGURATION = "configuration"
-    """Another server answers than the one that was meant, or the address is impossible."""
+    """No Outlast answers at this address, or another server than the one that was meant."""
     CERTIFICATE = "certificate"
     """The server's certificate cannot be trusted."""
 

@@ -57,7 +57,7 @@ _BLOCKED: Final[Mapping[Trouble | None, str]] = {
     Trouble.CREDENTIALS: "sign in again",
     Trouble.REVOKED: "sign in again",
     Trouble.VERSION: "update needed",
-    Trouble.CONFIGURATION: "this is another server",
+    Trouble.CONFIGURATION: "check the address",
     Trouble.CERTIFICATE: "the server's certificate cannot be trusted",
 }
 

@@ -1,0 +1,91 @@
+"""Holds links to many servers, each with its own supervisor, under names of the application's choosing.
+
+Rules:
+1. Servers know nothing of each other: what becomes of one link touches no other.
+2. The same server added again under the same name, with the same options, keeps its link; anything else replaces it.
+3. What is removed takes everything with it that it owned. Once this is closed, nothing begins any more.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from outlast.client.client import Client
+from outlast.client.connect import connect
+from outlast.client.credentials import Headers, HeadersOf
+from outlast.errors import ClientClosed
+from outlast.supervision.profile import STANDARD, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A server: what it was added with, its client, and what ends that."""
+
+    asked: tuple[object, ...]
+    client: Client
+    context: AbstractAsyncContextManager[Client]
+
+
+class Registry(Mapping[str, Client]):
+    """Clients by name: `async with outlast.Registry() as servers:`. Source: M1."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        """Begin; there is no server yet."""
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let go of every server."""
+        self._is_open = False
+        for name in list(self._entries):
+            await self.remove(name)
+
+    async def add(
+        self,
+        name: str,
+        url: str | Sequence[str],
+        *,
+        headers: Headers | HeadersOf | None = None,
+        profile: Profile | str = STANDARD,
+    ) -> Client:
+        """Hold a link to a server and return its client; the arguments are those of `connect`.
+
+        Raises `ClientClosed` once the registry is closed, and what `connect` raises.
+        """
+        if not self._is_open:
+            raise ClientClosed("This registry is closed.")
+        asked = (url if isinstance(url, str) else tuple(url), headers, profile)
+        before = self._entries.get(name)
+        if before is not None and before.asked == asked:
+            return before.client
+        await self.remove(name)
+        context = connect(url, headers=headers, profile=profile)
+        client = await context.__aenter__()
+        self._entries[name] = _Entry(asked, client, context)
+        return client
+
+    async def remove(self, name: str) -> None:
+        """Let go of a server and of all that hung on it. Harmless for a name that nobody has."""
+        entry = self._entries.pop(name, None)
+        if entry is not None:
+            await entry.context.__aexit__(None, None, None)
+
+    def __getitem__(self, name: str) -> Client:
+        """Return the client of a server. Raises `KeyError`."""
+        return self._entries[name].client
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in the order in which they were added."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """Return how many servers there are."""
+        return len(self._entries)

@@ -1,0 +1,141 @@
+"""The client for programs that do not use asyncio: the same, on a loop of its own in a thread.
+
+Rules:
+1. Nothing is decided here. Each call is handed to the client's loop, and its answer or its error is handed back.
+2. A call that is broken off, as by Ctrl-C, is broken off over there too.
+"""
+
+import asyncio
+import threading
+from collections.abc import Collection, Coroutine, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from outlast.client.client import Client, ClientRecord
+from outlast.client.connect import connect
+from outlast.client.credentials import Headers, HeadersOf
+from outlast.client.received import Received
+from outlast.errors import ClientClosed
+from outlast.log.cursor import Cursor
+from outlast.log.event import JSON
+from outlast.supervision.phase import Wakeup
+from outlast.supervision.profile import STANDARD, Profile
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """One server, for as long as `connect_sync` lasts; its methods are those of `Client`, from any thread."""
+
+    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self.loop = loop
+
+    def start(
+        self,
+        worker: str,
+        input: JSON = None,
+        *,
+        id: str | None = None,
+        thread: str | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        owner: str | None = None,
+    ) -> dict[str, Any]:
+        """Start a run and return its status document; see `Client.start`."""
+        start = self._client.start(worker, input, id=id, thread=thread, metadata=metadata, owner=owner)
+        return self._wait(start)
+
+    def status(self, run: str, *, owner: str | None = None) -> dict[str, Any]:
+        """Return the status document of a run; see `Client.status`."""
+        return self._wait(self._client.status(run, owner=owner))
+
+    def stop(self, run: str, *, reason: str | None = None, owner: str | None = None) -> dict[str, Any]:
+        """Stop a run and return what is true then; see `Client.stop`."""
+        return self._wait(self._client.stop(run, reason=reason, owner=owner))
+
+    def follow(
+        self,
+        run: str,
+        *,
+        after: Cursor | str | None = None,
+        types: Collection[str] | None = None,
+        owner: str | None = None,
+        patient: bool = True,
+    ) -> Iterator[Received]:
+        """Yield the events of a run, each once and in order, until its terminal event; see `Client.follow`."""
+        following = self._client.follow(run, after=after, types=types, owner=owner, patient=patient)
+
+        async def following_on() -> Received | None:
+            return await anext(following, None)
+
+        try:
+            while (received := self._wait(following_on())) is not None:
+                yield received
+        finally:
+            self._wait(following.aclose())
+
+    @property
+    def record(self) -> ClientRecord:
+        """How things stand now."""
+
+        async def look() -> ClientRecord:
+            return self._client.state.record
+
+        return self._wait(look())
+
+    def wakeup(self, wakeup: Wakeup | str, *, seconds: float = 0.0) -> None:
+        """Give the link a reason to look now; see `Client.wakeup`."""
+
+        async def wake() -> None:
+            self._client.wakeup(wakeup, seconds=seconds)
+
+        self._wait(wake())
+
+    def _wait(self, call: Coroutine[Any, Any, T]) -> T:
+        if self.loop.is_closed():
+            call.close()
+            raise ClientClosed("This client is closed.")
+        answer = asyncio.run_coroutine_threadsafe(call, self.loop)
+        try:
+            return answer.result()  # without a deadline of its own: the call has one, or none by intent
+        except BaseException:
+            answer.cancel()
+            raise
+
+
+@contextmanager
+def connect_sync(
+    url: str | Sequence[str],
+    *,
+    headers: Headers | HeadersOf | None = None,
+    profile: Profile | str = STANDARD,
+) -> Generator[SyncClient, None, None]:
+    """Hold a link to one server for as long as the block lasts: `with outlast.connect_sync(url) as client:`.
+
+    The arguments are those of `connect`, and so are the errors.
+    """
+    begun: Future[SyncClient] = Future()
+    ending = asyncio.Event()
+
+    async def live() -> None:
+        async with connect(url, headers=headers, profile=profile) as client:
+            begun.set_result(SyncClient(client, asyncio.get_running_loop()))
+            await ending.wait()  # without a deadline: the block lasts as long as it likes
+
+    def run() -> None:
+        try:
+            asyncio.run(live())
+        except Exception as error:
+            if begun.done():
+                raise
+            begun.set_exception(error)
+
+    thread = threading.Thread(target=run, name="outlast client")
+    thread.start()
+    client = begun.result()  # at once: the link itself is not waited for
+    try:
+        yield client
+    finally:
+        client.loop.call_soon_threadsafe(ending.set)
+        thread.join()  # it ends at once: nothing of a client resists

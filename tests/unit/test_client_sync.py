@@ -1,0 +1,69 @@
+"""The client without asyncio: the same answers and errors, from a loop of its own that ends with it."""
+
+import threading
+
+import pytest
+
+from outlast import connect_sync
+from outlast.client.received import ReceivedEvent
+from outlast.errors import ClientClosed, InputInvalid, RunNotFound
+from outlast.log.event import Event
+from outlast.supervision.phase import Phase
+from tests.peer import Peer, served
+
+LOG = b"".join(
+    b"event: %b\nid: %d\ndata: %b\n\n" % (each.type.encode(), seq, each.payload)
+    for seq, each in enumerate([Event("text", "a"), Event("text", "b"), Event("run.completed", {})], start=1)
+)
+
+
+def of_ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "outlast client"]
+
+
+def test_a_run_is_started_and_followed_to_its_end_without_a_loop_of_ones_own() -> None:
+    with served(Peer((201, {"id": "r1", "status": "queued"}), (200, LOG))) as peer, connect_sync(peer.url) as client:
+        run = client.start("chat", {"text": "hello"}, id="r1")
+        received = [each.data for each in client.follow(run["id"]) if isinstance(each, ReceivedEvent)]
+        assert (received, client.record.link.phase) == (["a", "b", {}], Phase.LIVE)
+    assert peer.asked[0][1:] == (
+        "/agents/runs",
+        {"worker": "chat", "input": {"text": "hello"}, "id": "r1", "thread": None},
+    )
+    assert of_ours() == []
+
+
+def test_a_refusal_is_raised_where_it_was_asked_for() -> None:
+    refusal = (404, {"code": "run_not_found", "detail": "There is no such run."})
+    with served(Peer(refusal)) as peer, connect_sync(peer.url) as client:
+        with pytest.raises(RunNotFound, match="no such run"):
+            client.status("r1")
+        with pytest.raises(RunNotFound):
+            next(iter(client.follow("r1")))
+        with pytest.raises(InputInvalid, match="visible"):
+            client.wakeup("tomorrow")
+        client.wakeup("visible", seconds=1.0)
+
+
+def test_leaving_a_follow_in_the_middle_leaves_the_client_as_it_was() -> None:
+    with served(Peer((200, LOG), (200, {"id": "r1", "status": "completed"}))) as peer, connect_sync(peer.url) as client:
+        for received in client.follow("r1"):
+            assert received.cursor.seq == 1
+            break
+        assert client.status("r1")["status"] == "completed"
+        assert client.record.runs == {}
+    assert of_ours() == []
+
+
+def test_an_impossible_url_is_refused_where_the_block_begins() -> None:
+    with pytest.raises(InputInvalid, match="http://127"), connect_sync("nowhere"):
+        pass
+    assert of_ours() == []
+
+
+def test_a_client_that_has_ended_says_so() -> None:
+    with served(Peer((200, LOG))) as peer:
+        with connect_sync(peer.url) as client:
+            assert client.record.link.phase is not Phase.CLOSED
+        with pytest.raises(ClientClosed):
+            client.status("r1")
