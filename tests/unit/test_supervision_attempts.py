@@ -91,6 +91,18 @@ def test_a_transport_that_dies_young_three_times_gives_way_to_the_next() -> None
     assert opened == [Open(attempt=2), Open(attempt=3), Open(attempt=4, transport=1)]
 
 
+@pytest.mark.behaviour("R13")
+@pytest.mark.parametrize(("trouble", "transport"), [(Trouble.BROKEN, 1), (Trouble.UNREACHABLE, 0)])
+def test_links_that_break_young_give_way_but_not_those_whose_server_is_gone(trouble: Trouble, transport: int) -> None:
+    machine = connecting(transports=2)
+    for _ in range(YOUNG_DEATHS):
+        machine.tell(Ready(attempt=machine.link.attempts))
+        machine.lose(trouble)
+        while machine.link.candidate is None:
+            machine.wait(machine.link.deadline or 0.0)
+    assert machine.link.transport == transport
+
+
 @pytest.mark.behaviour("R1")
 def test_a_failed_candidate_leaves_a_living_link_alone() -> None:
     machine = live()

@@ -66,7 +66,8 @@ def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
 
 def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
     """Try again: at once where the profile is prompt and this is the first time, otherwise along the ladder."""
-    link = changed(outlived(link, at), current=None, must_move=False, trouble=lost.trouble, path_changed=False)
+    link = outlived(link, lost.trouble, at)
+    link = changed(link, current=None, must_move=False, trouble=lost.trouble, path_changed=False)
     if lost.trouble in WAKES:
         bare, commands = release(link)
         return changed(bare, block=lost.trouble), commands
@@ -128,7 +129,7 @@ def wait(link: Link, at: Moment, *, pause: float = 0.0, counts: bool = True) -> 
     return changed(link, ladder=ladder, retry_at=at.now + ladder.wait(link.profile, now=at.now, jitter=at.jitter))
 
 
-def outlived(link: Link, at: Moment) -> Link:
+def outlived(link: Link, trouble: Trouble, at: Moment) -> Link:
     """Return the link with its ladder as it is once the current one is over: a long life begins it anew (K15)."""
     current = link.current
     assert current is not None, "there was one"
@@ -137,7 +138,9 @@ def outlived(link: Link, at: Moment) -> Link:
         return changed(link, ladder=changed(link.ladder, failures=0), young_deaths=0)
     if link.must_move:
         return link  # it was sent away, and did not die
-    return _died_young(changed(link, ladder=changed(link.ladder, failures=link.ladder.failures + 1)))
+    climbed = changed(link, ladder=changed(link.ladder, failures=link.ladder.failures + 1))
+    # That a server is gone, as one that crashes again and again, is no fault of the way to it.
+    return climbed if trouble is Trouble.UNREACHABLE else _died_young(climbed)
 
 
 def _within_restart(link: Link, trouble: Trouble, at: Moment) -> Trouble:
