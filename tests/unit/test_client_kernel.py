@@ -20,6 +20,7 @@ from outlast.client.kernel import (
     State,
     Transmission,
     acknowledges,
+    own_address,
     parse,
     read,
     socket_of,
@@ -319,3 +320,23 @@ async def test_a_streamed_response_and_its_request_lead_to_one_socket() -> None:
 
 def test_a_response_that_came_without_a_network_has_no_socket() -> None:
     assert socket_of(httpx2.Response(200)) is None
+    assert own_address(httpx2.Response(200)) is None
+
+
+async def test_a_response_leads_to_the_address_that_its_server_saw_for_as_long_as_the_connection_is_kept() -> None:
+    seen: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for last in (b"", b"connection: close\r\n"):
+            await reader.readuntil(b"\r\n\r\n")
+            host, port = writer.get_extra_info("peername")
+            seen.append(f"{host}:{port}")
+            writer.write(b"HTTP/1.1 204 No Content\r\n" + last + b"\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, httpx2.AsyncClient(trust_env=False) as client:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        first, last = [own_address(await client.get(url)) for _ in range(2)]
+    assert [first, first] == seen
+    assert last is None

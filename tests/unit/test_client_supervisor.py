@@ -13,7 +13,7 @@ from outlast.errors import ClientClosed, Unanswered, Unauthenticated
 from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.link import Link
-from outlast.supervision.phase import Phase, Trouble, Wakeup
+from outlast.supervision.phase import Grade, Phase, Trouble, Wakeup
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -27,6 +27,9 @@ class Line:
         self.answering = asyncio.Event()
         self.probes = 0
         self.closed = 0
+
+    async def look(self, tell: Callable[[Grade], None]) -> None:
+        """Tell nothing: nobody speaks for this node."""
 
     async def probe(self) -> None:
         self.probes += 1

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Final
 
 import httpx2
@@ -13,6 +13,7 @@ from outlast.client import http
 from outlast.client.asgi import StreamingTransport
 from outlast.client.client import Client
 from outlast.client.credentials import Credentials, Headers, HeadersOf
+from outlast.client.hints.watch import watching
 from outlast.client.http import HTTPConnection
 from outlast.client.poll import PolledConnection
 from outlast.client.received import Received
@@ -37,6 +38,7 @@ async def connect(
     profile: Profile | str = STANDARD,
     client: httpx2.AsyncClient | None = None,
     transports: Sequence[str] = tuple(TRANSPORTS),
+    hints: bool = True,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Client, None]:
     """Hold a link to one server for as long as the block lasts: `async with outlast.connect(url) as client:`.
@@ -47,7 +49,8 @@ async def connect(
     `profile` is `standard`, `desktop` or `mobile`, or numbers of your own. `client` is used for every request and stays
     yours; give one only for what it alone can do, since a replaced link then stands on the same sockets. `transports`
     are the ways in which streams come, `sse` and `long-poll`, the best first: where one keeps dying young, as behind a
-    proxy that holds streams back, the next takes its place.
+    proxy that holds streams back, the next takes its place. Without `hints` nobody is told when this machine slept or its
+    network changed; `wakeup` is yours to call then.
 
     The block begins before there is a link. Raises `InputInvalid` for an impossible url, profile or transport.
     Source: K, P, R.
@@ -74,7 +77,8 @@ async def connect(
     owner = asyncio.create_task(supervisor.run(), name="outlast client")
     supervisor.tell(inputs.Want())
     try:
-        yield Client(supervisor, link.profile, jitter=jitter)
+        async with watching(supervisor.tell) if hints else nullcontext():
+            yield Client(supervisor, link.profile, jitter=jitter)
     finally:
         supervisor.tell(inputs.Close())
         await owner  # it ends at once: nothing of it resists

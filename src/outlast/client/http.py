@@ -12,17 +12,19 @@ from urllib.parse import quote
 
 import httpx2
 
-from outlast.client import answers
+from outlast.client import answers, kernel
 from outlast.client.credentials import Credentials
+from outlast.client.evidence import Evidence
 from outlast.client.stream import SSEStream
 from outlast.client.transport import Hello, Lost, Stream
 from outlast.errors import InputInvalid, OutlastError, Refusal, WireError
 from outlast.log.event import JSON, JSON_TYPE, encode_json
-from outlast.supervision.phase import Trouble
+from outlast.supervision.phase import Grade, Trouble
 from outlast.wire.native import PROTOCOL
 
 LOCAL: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 """Where no proxy is asked: to a proxy, this machine is itself."""
+LARGEST_PORT: Final = 65535
 LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that are reached without a network."""
 UNLIMITED: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
@@ -74,7 +76,9 @@ class HTTPTransport:
     async def connect(self, attempt: int) -> "HTTPConnection":
         """Return a connection over which the server has said who it is. Raises `Lost`."""
         place = self._addresses[(attempt - 1) % len(self._addresses)]
-        connection = self._over(self._make(), place, self._credentials, is_shared=self._is_shared)
+        others = [address for address in self._addresses if address != place]
+        evidence = Evidence(others, self._credentials, make=direct)
+        connection = self._over(self._make(), place, self._credentials, evidence, is_shared=self._is_shared)
         try:
             await connection.greet()
         except BaseException:
@@ -86,12 +90,23 @@ class HTTPTransport:
 class HTTPConnection:
     """A pool of connections to one address; a shared client is not ours to close."""
 
-    def __init__(self, client: httpx2.AsyncClient, place: str, credentials: Credentials, *, is_shared: bool) -> None:
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        place: str,
+        credentials: Credentials,
+        evidence: Evidence,
+        *,
+        is_shared: bool,
+    ) -> None:
         self.hello = Hello(boot_id="")
         self.place = place
+        self.is_direct = False
+        self._evidence = evidence
         self._client = client
         self._credentials = credentials
         self._is_shared = is_shared
+        self._own: str | None = None
 
     async def greet(self) -> None:
         """Ask who is there. Raises `Lost`."""
@@ -102,6 +117,7 @@ class HTTPConnection:
         except WireError as error:
             raise Lost(Trouble.FOREIGN, error=error) from error
         self.hello = _hello(said)
+        self.is_direct = self._own is not None and self._own == self.hello.peer
 
     async def probe(self) -> None:
         """Return once the node has answered, whatever it said; raises `Lost` when there is nobody to answer."""
@@ -122,6 +138,10 @@ class HTTPConnection:
         except (ValueError, RecursionError) as error:
             raise WireError("Something answers at this address, but not as Outlast does.") from error
 
+    async def look(self, tell: Callable[[Grade], None]) -> None:
+        """Tell what speaks for the node. Source: P14."""
+        await self._evidence.look(self, tell)
+
     def stream(self, run: str, *, owner: str | None, types: str | None) -> Stream:
         """Return a stream of a run's log, not yet open. Raises `InputInvalid` for what is no run's id."""
         return SSEStream(*self._streamed(run, owner=owner, types=types))
@@ -141,7 +161,7 @@ class HTTPConnection:
     async def _send(self, method: str, path: str, said: JSON, headers: Mapping[str, str]) -> httpx2.Response:
         content = None if said is None else encode_json(said)
         ours = {"accept": JSON_TYPE} | ({} if content is None else {"content-type": JSON_TYPE})
-        return await self._client.request(
+        response = await self._client.request(
             method,
             self.place + path,
             content=content,
@@ -149,6 +169,8 @@ class HTTPConnection:
             follow_redirects=False,
             timeout=None,  # the machine has the deadline
         )
+        self._own = kernel.own_address(response)
+        return response
 
 
 def path_of(run: str) -> str:
@@ -164,9 +186,10 @@ def _hello(said: JSON) -> Hello:
     if said.get("protocol") != PROTOCOL:
         error: OutlastError = WireError("This server speaks another version of the wire: update this client.")
         raise Lost(Trouble.VERSION, error=error)
-    heartbeat, beacon = said.get("heartbeat"), said.get("beacon")
+    heartbeat, beacon, peer = (said.get(name) for name in ("heartbeat", "beacon", "peer"))
     return Hello(
         boot_id=cast("str", said["boot_id"]),
         heartbeat=heartbeat if isinstance(heartbeat, int | float) else None,
-        beacon=beacon if isinstance(beacon, int) else None,
+        beacon=beacon if isinstance(beacon, int) and 0 < beacon <= LARGEST_PORT else None,
+        peer=peer if isinstance(peer, str) else None,
     )

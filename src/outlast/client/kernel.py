@@ -131,6 +131,19 @@ def socket_of(response: httpx2.Response) -> Socket | None:
     return None if stream is None else stream.get_extra_info("socket")
 
 
+def own_address(response: httpx2.Response) -> str | None:
+    """Return the address that the server was asked from, `host:port`.
+
+    None where there is none, as within one process, and where the connection was closed with the answer.
+    """
+    stream = response.extensions.get("network_stream")
+    try:
+        address = None if stream is None else stream.get_extra_info("client_addr")
+    except OSError:
+        return None
+    return None if not address else f"{address[0]}:{address[1]}"
+
+
 class Handshake:
     """Note the connection that a request makes, and how it stood before the request's first byte.
 

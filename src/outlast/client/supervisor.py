@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
@@ -21,7 +21,7 @@ from outlast.supervision import inputs
 from outlast.supervision.commands import Adopt, Command, Gather, Open, Probe, Release
 from outlast.supervision.inputs import Input
 from outlast.supervision.link import Intent, Link
-from outlast.supervision.phase import WAKES, Grade, Phase, Trouble
+from outlast.supervision.phase import WAKES, Phase, Trouble
 from outlast.supervision.record import LinkRecord, record
 from outlast.supervision.step import step
 
@@ -36,14 +36,6 @@ ANSWERS: Final = frozenset({Trouble.BUSY, Trouble.FOREIGN, Trouble.CREDENTIALS, 
 """Troubles that somebody at the other end told."""
 
 log = logging.getLogger("outlast.client")
-
-
-class Witnesses(Protocol):
-    """Looks for what speaks for a server that does not answer."""
-
-    def look(self, connection: Connection) -> AsyncIterator[Grade]:
-        """Yield what speaks for the server at the other end; it takes a few seconds at most and does not raise."""
-        ...
 
 
 class Follower(Protocol):
@@ -70,12 +62,10 @@ class Supervisor:
         transports: Sequence[Transport],
         link: Link,
         *,
-        witnesses: Witnesses | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._transports = transports
         self._link = link
-        self._witnesses = witnesses
         self._jitter = jitter
         self._loop = asyncio.get_running_loop()
         self._mail: deque[Input] = deque()
@@ -300,7 +290,5 @@ class Supervisor:
 
     async def _gather(self, number: int) -> None:
         connection = self._connections.get(number)
-        if connection is None or self._witnesses is None:
-            return
-        async for grade in self._witnesses.look(connection):
-            self.tell(inputs.Witnessed(link=number, grade=grade))
+        if connection is not None:
+            await connection.look(lambda grade: self.tell(inputs.Witnessed(link=number, grade=grade)))

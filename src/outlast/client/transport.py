@@ -4,14 +4,14 @@ Below the supervisor nothing connects anew: an attempt is one attempt, a stream 
 in one of two ways: `Lost`, which another try may cure, or an error of `outlast.errors`, which none will.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from outlast.errors import OutlastError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
-from outlast.supervision.phase import Trouble
+from outlast.supervision.phase import Grade, Trouble
 from outlast.wire.sse import Message
 
 
@@ -30,11 +30,15 @@ class Lost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Who answers: `boot_id` names one life of one process; `heartbeat` is in seconds, `beacon` a port of its host."""
+    """Who answers: `boot_id` names one life of one process; `heartbeat` is in seconds, `beacon` a port of its host.
+
+    `peer` is the address from which it was asked, as it sees that: our own, where nothing stands between.
+    """
 
     boot_id: str
     heartbeat: float | None = None
     beacon: int | None = None
+    peer: str | None = None
 
 
 class Stream(Protocol):
@@ -79,6 +83,10 @@ class Connection(Protocol):
 
     async def probe(self) -> None:
         """Return once the node has answered whether it is there; raises `Lost` when there is nobody to answer."""
+        ...
+
+    async def look(self, tell: Callable[[Grade], None]) -> None:
+        """Tell each thing that speaks for the node while it does not answer; takes less than a triage, never raises."""
         ...
 
     async def ask(self, method: str, path: str, said: JSON = None) -> JSON:

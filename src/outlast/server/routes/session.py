@@ -27,6 +27,10 @@ class Session:
         """Return the doors of this part."""
         return [KnownDoor(method="GET", path="/session", answer=self.greet)]
 
-    async def greet(self, _request: Request) -> ASGIApp:
-        """Answer who this is: the boot, the version of the wire, and how far apart heartbeats are."""
-        return answer(encode_json(dict(self._greet())))
+    async def greet(self, request: Request) -> ASGIApp:
+        """Answer who this is: the boot, the version of the wire, how far apart heartbeats are, and who is asking.
+
+        A client that finds its own address there knows that nothing stands between us.
+        """
+        peer = None if request.client is None else f"{request.client.host}:{request.client.port}"
+        return answer(encode_json({**self._greet(), "peer": peer}))

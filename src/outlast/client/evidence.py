@@ -1,0 +1,155 @@
+"""Looks for what speaks for a node that does not answer: its beacon, another node, its machine's kernel.
+
+Rules:
+1. Each witness is trusted for what it can know. A beacon speaks for the process whose boot id it tells, whatever stands
+   between. Another node speaks for a lease that is being renewed. A kernel speaks for the machine at the other end of
+   the connection, so only where nothing stands between us and the server.
+2. What another node says of a lapsed lease outweighs the kernel: a stopped process still has its bytes acknowledged.
+3. Looking takes less than a triage, and never fails: no evidence is none.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, TypeAlias, cast
+
+import httpx2
+
+from outlast.client import kernel
+from outlast.client.credentials import Credentials, Headers
+from outlast.client.transport import Hello
+from outlast.log.event import JSON
+from outlast.supervision.phase import Grade
+
+WITHIN: Final = 4.0
+"""Seconds for all of it: one less than the triage that waits for it."""
+OTHERS_WITHIN: Final = 2.5
+"""Seconds for other nodes, so that there is time for the kernel where they say nothing."""
+ACKNOWLEDGED_AFTER: Final = 1.0
+"""Seconds in which bytes are acknowledged on every line that carries a chat."""
+MOST: Final = 256 * 1024
+"""Bytes of a witness' answer that are looked at: a thousand nodes."""
+NOTHING: Final = (httpx2.RequestError, httpx2.InvalidURL, ValueError, RecursionError)
+"""What a witness that is silent or talks nonsense is met with."""
+
+log = logging.getLogger("outlast.client")
+
+Tell: TypeAlias = Callable[[Grade], None]
+
+
+class Suspect(Protocol):
+    """The node in question: `place` is its address, `hello` what it said of itself."""
+
+    place: str
+    hello: Hello
+    is_direct: bool
+
+
+class Evidence:
+    """Looks on behalf of one client; `others` are the addresses of further nodes of the same server."""
+
+    def __init__(
+        self, others: Sequence[str], credentials: Credentials, *, make: Callable[[], httpx2.AsyncClient]
+    ) -> None:
+        self._others = others
+        self._credentials = credentials
+        self._make = make
+
+    async def look(self, suspect: Suspect, tell: Tell) -> None:
+        """Tell each grade of evidence that is found, and return when there will be no more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WITHIN), _plain() as client, asyncio.TaskGroup() as looking:
+                looking.create_task(_let(_ask_beacon(client, suspect, tell)), name="ask the beacon")
+                looking.create_task(self._ask_others(client, suspect, tell), name="ask others")
+
+    async def _ask_others(self, plain: httpx2.AsyncClient, suspect: Suspect, tell: Tell) -> None:
+        told = await self._told_of(suspect.hello.boot_id) if self._others else set[bool | None]()
+        if True in told:
+            tell(Grade.WITNESS)
+        elif False not in told and suspect.is_direct:
+            await _ask_kernel(plain, suspect.place, tell)
+
+    async def _told_of(self, boot_id: str) -> set[bool | None]:
+        async with self._make() as client, asyncio.TaskGroup() as asking:
+            asked = [
+                asking.create_task(self._ask_other(client, other, boot_id), name="ask another node")
+                for other in self._others
+            ]
+        return {other.result() for other in asked}
+
+    async def _ask_other(self, client: httpx2.AsyncClient, other: str, boot_id: str) -> bool | None:
+        """Return whether a node lives, by another one's word; None where that says nothing of it."""
+        with suppress(TimeoutError, *NOTHING):
+            async with asyncio.timeout(OTHERS_WITHIN):
+                said = await _answer(client, httpx2.URL(f"{other}/nodes"), await self._headers())
+                return _lives(said, boot_id)
+        return None
+
+    async def _headers(self) -> Headers:
+        try:
+            return await self._credentials.headers()
+        except Exception as error:  # noqa: BLE001 - a provider may raise anything; a node may answer without
+            log.warning("other nodes are asked without credentials (%s)", type(error).__name__)
+            return {}
+
+
+def _plain() -> httpx2.AsyncClient:
+    """Return a client that goes past every proxy, for what says nothing secret and believes nothing by its certificate.
+
+    Loading certificates would block the loop for longer than everything else together.
+    """
+    return httpx2.AsyncClient(trust_env=False, timeout=None, verify=False)
+
+
+async def _ask_beacon(client: httpx2.AsyncClient, suspect: Suspect, tell: Tell) -> None:
+    if suspect.hello.beacon is None:
+        return
+    host = httpx2.URL(suspect.place).host
+    beacon = httpx2.URL(scheme="http", host=host, port=suspect.hello.beacon, path="/")
+    said = await _answer(client, beacon, {})
+    if said.get("boot_id") == suspect.hello.boot_id:
+        tell(Grade.BEACON)
+
+
+async def _ask_kernel(client: httpx2.AsyncClient, place: str, tell: Tell) -> None:
+    """Send a request over a connection of its own, and see whether it is acknowledged."""
+    handshake = kernel.Handshake()
+    async with asyncio.TaskGroup() as asking:
+        request = client.get(f"{place}/session", extensions={"trace": handshake}, follow_redirects=False)
+        sent = asking.create_task(_let(request), name="ask to be acknowledged")
+        await asyncio.wait([sent], timeout=ACKNOWLEDGED_AFTER)
+        if kernel.acknowledges(handshake.before, kernel.read(handshake.socket), is_direct=True):
+            tell(Grade.KERNEL)
+        sent.cancel()
+
+
+async def _let(asking: Awaitable[object]) -> None:
+    """Let a witness be silent, or talk nonsense."""
+    with suppress(*NOTHING):
+        await asking
+
+
+async def _answer(client: httpx2.AsyncClient, url: httpx2.URL, headers: Headers) -> Mapping[str, JSON]:
+    """Return the JSON object that is answered. Raises what is in `NOTHING`."""
+    plain = {**headers, "accept-encoding": "identity"}  # so that few bytes cannot become many
+    async with client.stream("GET", url, headers=plain, timeout=WITHIN, follow_redirects=False) as response:
+        body = b""
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > MOST:
+                raise ValueError("a witness says too much")
+    said = cast("JSON", json.loads(body))
+    if not isinstance(said, dict):
+        raise ValueError("a witness says something else")  # noqa: TRY004 - it is a value that came from outside
+    return said
+
+
+def _lives(said: Mapping[str, JSON], boot_id: str) -> bool | None:
+    """Return whether a node's lease is live, by another node's list; None where that does not know it."""
+    nodes = said.get("nodes")
+    for node in nodes if isinstance(nodes, list) else ():
+        if isinstance(node, dict) and node.get("id") == boot_id:
+            return node.get("live") is True and node.get("stalled") is not True
+    return None
