@@ -22,6 +22,7 @@ from outlast.cli.program import commands as program
 from outlast.log import limits
 from outlast.run import FailureCode
 from outlast.server.routes import problem
+from tests.integration import comparison
 
 PAGES = Path(__file__).parent
 WIDTH = 100
@@ -129,6 +130,11 @@ def measurements() -> str:
     return f"{report.markdown(documents)}\n\n{report.circumstances(documents)}"
 
 
+def standing() -> str:
+    """Return what people were shown while servers stood still, when that was last measured."""
+    return comparison.read()
+
+
 def _status(error: type[errors.OutlastError]) -> str:
     status = next((problem.STATUSES[kind] for kind in error.__mro__ if kind in problem.STATUSES), None)
     if status is None:
@@ -182,6 +188,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
         phases.profiles,
         phases.blocks,
         phases.grades,
+        standing,
     )
 }
 

@@ -12,7 +12,9 @@ VIRTUAL = "outlast.testing.clock"
 MARK = "pytest.mark.virtual"
 # What is tested, not a test, and why it sleeps. An entry that is no longer needed fails.
 SUBJECTS = {
-    "tests/integration/application.py": "a worker that takes its time, and one that blocks the event loop (H16)"
+    "tests/integration/application.py": "a worker that takes its time, and one that blocks the event loop (H16)",
+    "tests/integration/busy.py": "a process that is stopped for as long as a test says (X16)",
+    "tests/integration/comparison.py": "a measurement, of servers that stand still for a minute and of loops that wait",
 }
 MOCKS = {"mock", "unittest", "pytest_mock"}
 

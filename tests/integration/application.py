@@ -1,17 +1,19 @@
 """An application as users write one, for the processes of these tests.
 
 `OUTLAST_STORE` says where its runs are. `TEST_DEATH`, such as `append:after:3`, kills the process around one store
-operation: here after the third append took effect, before its answer.
+operation: here after the third append took effect, before its answer. `TEST_LEASE` and `TEST_HEARTBEAT`, in seconds,
+take the place of short ones.
 """
 
 import asyncio
+import ctypes
 import os
 import re
 import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from outlast import ActiveRun, Event, Outlast, RecoveryPolicy
 from outlast.assembly.settings import STORE
@@ -20,8 +22,12 @@ from outlast.stores.base import Store
 
 TTL = 1.5
 """Seconds: a tenth of the default, so that ten leases pass in the time of one."""
+HEARTBEAT = 1.0
+"""Seconds: a tenth of the default, for the same reason."""
 PACE = 0.01
 """Seconds between two events of a paced worker."""
+STRIDE = 0.25
+"""Seconds between two events of a worker whose process is stopped: seldom in the middle of a transaction."""
 
 
 class Doomed:
@@ -63,7 +69,12 @@ def _store() -> Any:
     return DoomedStore(open_store(url, durability="process"), death) if death else url
 
 
-outlast = Outlast(_store(), lease_ttl=TTL, heartbeat=1.0, recovery=RecoveryPolicy(base=0.1, cap=1.0))
+outlast = Outlast(
+    _store(),
+    lease_ttl=float(os.environ.get("TEST_LEASE", TTL)),
+    heartbeat=float(os.environ.get("TEST_HEARTBEAT", HEARTBEAT)),
+    recovery=RecoveryPolicy(base=0.1, cap=1.0),
+)
 
 
 @outlast.worker("paced")
@@ -109,6 +120,40 @@ def stand_still(way: str) -> None:
     while not Path("go").exists():
         if way == "sleep":
             time.sleep(PACE)
+
+
+@outlast.worker("hindered")
+async def hindered(run: ActiveRun) -> AsyncIterator[Event]:
+    """Say numbers until `now` is there, block the loop in the way and for the seconds of the input, say some more."""
+    said = dict(cast("dict[str, Any]", run.input))
+    left = int(said["numbers"])
+    while left:
+        yield Event("number", {"left": left})
+        await asyncio.sleep(STRIDE)
+        if is_told():
+            if left == said["numbers"]:
+                block(said["way"], float(said["seconds"]))
+            left -= 1
+
+
+def is_told() -> bool:
+    """Tell whether `now` is there."""
+    return Path("now").exists()
+
+
+def block(way: str, seconds: float) -> None:
+    """Keep the event loop from turning for so long: asleep, at work, or in one call of C that lets nobody else in."""
+    until = time.monotonic() + seconds
+    match way:
+        case "sleep":
+            time.sleep(seconds)
+        case "loop":
+            while time.monotonic() < until:
+                pass
+        case "call":
+            ctypes.PyDLL(None).usleep(round(seconds * 1_000_000))  # unlike CDLL, it keeps the interpreter
+        case _:
+            pass  # somebody else stops the whole process
 
 
 @outlast.worker("endless")

@@ -49,8 +49,8 @@ async def connect(
     `profile` is `standard`, `desktop` or `mobile`, or numbers of your own. `client` is used for every request and stays
     yours; give one only for what it alone can do, since a replaced link then stands on the same sockets. `transports`
     are the ways in which streams come, `sse` and `long-poll`, the best first: where one keeps dying young, as behind a
-    proxy that holds streams back, the next takes its place. Without `hints` nobody is told when this machine slept or its
-    network changed; `wakeup` is yours to call then.
+    proxy that holds streams back, the next takes its place. Without `hints` nobody is told when this machine slept or
+    its network changed; `wakeup` is yours to call then.
 
     The block begins before there is a link. Raises `InputInvalid` for an impossible url, profile or transport.
     Source: K, P, R.
