@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from outlast.client.credentials import Credentials
+from outlast.client.evidence import Evidence
 from outlast.client.http import direct
 from outlast.client.poll import PolledConnection, PolledStream
 from outlast.client.transport import Lost
@@ -44,11 +45,15 @@ def problem(status: int, code: str, **headers: str) -> Answer:
     return Answer(status=status, headers={**JSON_, **headers}, body=[said])
 
 
+NOBODY = Evidence([], Credentials(None), make=direct)
+"""Nobody is asked what speaks for the peer."""
+
+
 @asynccontextmanager
 async def asking(*answers: Answer) -> AsyncIterator[tuple[PolledStream, ScriptedPeer]]:
     """Poll a peer that gives one answer after the other."""
     async with ScriptedPeer(answers) as peer, direct() as client:
-        connection = PolledConnection(client, peer.url, Credentials(None), is_shared=False)
+        connection = PolledConnection(client, peer.url, Credentials(None), NOBODY, is_shared=False)
         stream = connection.stream("r", owner="me", types=None)
         yield stream, peer
         await stream.close()
@@ -188,6 +193,6 @@ async def test_the_connection_promises_the_rhythm_of_its_polls_whatever_the_serv
         return Answer(headers=JSON_, body=[b'{"boot_id":"b","protocol":1,"heartbeat":2}'])
 
     async with ScriptedPeer(greet) as peer, direct() as client:
-        connection = PolledConnection(client, peer.url, Credentials(None), is_shared=False)
+        connection = PolledConnection(client, peer.url, Credentials(None), NOBODY, is_shared=False)
         await connection.greet()
     assert connection.hello.heartbeat == HEARTBEAT

@@ -77,10 +77,10 @@ Received: TypeAlias = ReceivedEvent | ReceivedGap
 def event_of(message: Message) -> ReceivedEvent | None:
     """Return the event of the log that a frame carries, None when it carries none. Raises `WireError`."""
     try:
-        stored = native.stored_from_frame(message)
+        found = native.event_from_frame(message)
     except CursorInvalid as error:
         raise WireError("The id of a frame is no cursor.") from error
-    return None if stored is None else ReceivedEvent(cursor=stored.cursor, event=stored.event)
+    return None if found is None else ReceivedEvent(cursor=found[0], event=found[1])
 
 
 def gap_of(said: Mapping[str, JSON]) -> ReceivedGap:

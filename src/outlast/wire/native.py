@@ -249,11 +249,17 @@ def stored_from_frame(message: Message) -> StoredEvent | None:
     A frame does not tell who wrote the event or when: `epoch` and `time` are 0. Raises `WireError` for a frame with
     an id that is no event of ours.
     """
+    found = event_from_frame(message)
+    return None if found is None else StoredEvent(cursor=found[0], event=found[1], epoch=0, time=0.0)
+
+
+def event_from_frame(message: Message) -> tuple[Cursor, Event] | None:
+    """Return the same event with its place alone: a reader has no use for what a frame does not tell."""
     if message.id is None or message.event.startswith(CONTROL_PREFIX):
         return None
     cursor = Cursor.parse(message.id)
     payload, content_type = sse.restore(message.data, message.content_type)
-    return StoredEvent(cursor=cursor, event=restore_event(message.event, payload, content_type), epoch=0, time=0.0)
+    return cursor, restore_event(message.event, payload, content_type)
 
 
 def event_from_json(said: Mapping[str, JSON]) -> tuple[Cursor, Event]:
