@@ -1,12 +1,13 @@
 """SQLite files for tests: stores that are closed in the end, a hand behind their backs, programs that share a file."""
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.engine import Ground
@@ -72,6 +73,52 @@ def migrated() -> Iterator[sqlite3.Connection]:
     with behind(":memory:") as connection:
         migrate(connection)
         yield connection
+
+
+class Turnstile:
+    """Looks at connections whenever the loop turns, and holds that none of them has a transaction open then.
+
+    Nothing can be waited for inside a transaction without a turn of the loop: neither a worker nor a network.
+    """
+
+    def __init__(self) -> None:
+        self.transactions = 0
+        self.turns = 0
+        self.caught = 0
+        self._watched: list[sqlite3.Connection] = []
+
+    def watch(self, connection: sqlite3.Connection) -> None:
+        """Look at this connection from now on; it may be closed at any time."""
+        connection.set_trace_callback(self._hear)
+        self._watched.append(connection)
+
+    @contextmanager
+    def held(self) -> Iterator[Self]:
+        """Look at every turn of the running loop until the end of the block, which fails when one was caught."""
+        selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+        select = selector.select
+
+        def turn(timeout: float | None = None) -> Any:
+            self.turns += 1
+            self.caught += sum(map(_is_open, self._watched))
+            return select(timeout)
+
+        selector.select = turn
+        try:
+            yield self
+        finally:
+            del selector.select
+        assert self.caught == 0, "the loop turned while a transaction was open"
+
+    def _hear(self, sql: str) -> None:
+        self.transactions += sql.startswith("BEGIN IMMEDIATE")
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.in_transaction
+    except sqlite3.ProgrammingError:  # it is closed
+        return False
 
 
 def names(folder: Path) -> list[str]:

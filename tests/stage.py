@@ -159,8 +159,8 @@ class Logs:
     async def chain_at(self, log: str, seq: int) -> bytes | None:
         return await self._pass("chain_at", self.inner.chain_at(log, seq))
 
-    async def seqs(self, logs: Collection[str]) -> Mapping[str, int]:
-        return await self._pass("seqs", self.inner.seqs(logs))
+    async def heads(self, logs: Collection[str]) -> Mapping[str, Cursor]:
+        return await self._pass("heads", self.inner.heads(logs))
 
     def subscribe(self, log: str) -> LogSubscription:
         self.subscriptions += 1

@@ -164,6 +164,21 @@ async def endless(run: ActiveRun) -> AsyncIterator[dict[str, int]]:
         await asyncio.sleep(PACE)
 
 
+@outlast.worker("patient")
+async def patient(run: ActiveRun) -> int:
+    """Do nothing until a kill ends it; the third attempt is the one that comes to an end."""
+    await run.emit("here")
+    if run.attempt < 3:
+        await asyncio.Event().wait()
+    return run.attempt
+
+
+@outlast.worker("parent")
+async def parent(run: ActiveRun) -> None:
+    """Start another run in this process, under the id that the input tells."""
+    await outlast.start("patient", id=str(run.input))
+
+
 @outlast.worker("mortal")
 async def mortal(run: ActiveRun) -> None:
     """Take the whole process down, every time."""

@@ -1,8 +1,9 @@
 """What dies here dies for real: server processes over one file, killed, stopped and blocked in the middle of runs."""
 
 import asyncio
+import math
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx2
@@ -10,7 +11,7 @@ import pytest
 
 from outlast.lineage import Kind
 from outlast.run import Cause
-from tests.integration.programs import House, house
+from tests.integration.programs import House, Program, house
 from tests.integration.readers import agree, audited, log, numbers, start, status, until, whole
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -53,6 +54,48 @@ async def test_a_start_that_was_answered_survives_kill_9_and_goes_on_in_the_next
     received = await whole(second, run)
     agree(received, await log(second, run))
     assert received[-1].type == "run.completed"
+
+
+async def renewed(server: Program, runs: Sequence[str]) -> None:
+    """Wait until each run has a lease, and later more left of it than before; the test's limit bounds it."""
+    before, waiting = dict.fromkeys(runs, math.inf), set(runs)
+    async with httpx2.AsyncClient() as client:
+        while waiting:
+            for run in tuple(waiting):
+                left = (await client.get(f"{server.url}/runs/{run}")).json()["lease_left"]
+                if left is not None and left > before[run]:
+                    waiting.remove(run)
+                before[run] = math.inf if left is None else left
+
+
+@pytest.mark.behaviour("O1", "O3", "A1")
+@pytest.mark.case(105)
+async def test_however_a_run_was_started_or_taken_over_it_is_leased_renewed_and_goes_on_after_a_kill(
+    servers: House,
+) -> None:
+    server = await servers.serve()
+    body = {"worker": "patient", "input": 1}
+    async with httpx2.AsyncClient() as client:
+        for id in ("posted", "repeated", "repeated"):
+            await client.post(f"{server.url}/runs", json={**body, "id": id})
+        accept = {"accept": "text/event-stream"}
+        async with client.stream("POST", f"{server.url}/runs", json={**body, "id": "streamed"}, headers=accept):
+            await client.post(f"{server.url}/runs", json={"worker": "parent", "input": "child"})
+            await until(server, "streamed", seq=2)
+    runs = ("posted", "repeated", "streamed", "child")
+    for takeovers in range(2):
+        for run in runs:
+            await until(server, run, seq=2 + 2 * takeovers)
+        await renewed(server, runs)
+        await server.kill()
+        server = await servers.serve()
+    for run in runs:
+        received = await whole(server, run)
+        assert received[-1].data == {"result": 3}
+        assert [each.data for each in received if each.type == "text"] == ["here"] * 3
+        lineage = await audited(server, servers.folder, run)
+        assert [entry.kind for entry in lineage] == [Kind.CLAIM, Kind.TAKEOVER, Kind.TAKEOVER]
+        assert [entry.calls for entry in lineage] == [0, 1, 2]
 
 
 @pytest.mark.behaviour("B6", "B8", "O3")

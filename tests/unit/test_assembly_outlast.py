@@ -22,8 +22,10 @@ from outlast import (
     SettingsError,
     Status,
     StopAnswer,
+    follow,
 )
 from outlast.client.asgi import StreamingTransport
+from outlast.client.received import Received
 from outlast.testing.asgi import lifespan
 
 pytestmark = pytest.mark.anyio
@@ -81,6 +83,61 @@ async def test_a_stop_from_the_hosts_own_handler_ends_the_run() -> None:
         document = await settled(outlast, "r1")
         assert document["status"] == Status.CANCELLED
         assert (await outlast.stop("r1")).answer is StopAnswer.ALREADY
+
+
+@pytest.mark.behaviour("S1", "S6", "F3")
+@pytest.mark.case(25)
+async def test_a_run_that_its_reader_left_is_listed_with_its_place_taken_up_live_and_stopped_unread() -> None:
+    outlast = Outlast("sqlite://", grace=0.0)
+    go_on = asyncio.Event()
+    left, said = asyncio.Event(), asyncio.Event()
+
+    @outlast.worker("talk")
+    async def talk(run: ActiveRun) -> None:
+        for number in range(4):
+            await run.emit(str(number))
+        await left.wait()
+        for number in range(4, 8):
+            await run.emit(str(number))
+        said.set()
+        await go_on.wait()
+        await run.emit("live")
+        await asyncio.Event().wait()
+
+    async with outlast, client(outlast.app) as http:
+        await http.post("/runs", json={"id": "r1", "worker": "talk", "input": 1})
+        first = follow("http://localhost", "r1", client=http)
+        seen = await _take(first, 5)
+        await first.aclose()
+        left.set()
+        await said.wait()
+        (listed,) = (await http.get("/runs?status=active")).json()["runs"]
+        stored = outlast.events("r1")
+        newest = (await _take(stored, 9))[-1]
+        await stored.aclose()
+        assert (listed["id"], listed["status"], listed["head"]) == ("r1", "active", str(newest.cursor))
+        again = follow("http://localhost", "r1", client=http, after=seen[-1].cursor)
+        seen += await _take(again, 4)
+        go_on.set()
+        seen += await _take(again, 1)
+        assert [(each.seq, each.data) for each in seen[1:]] == [*((n + 2, str(n)) for n in range(8)), (10, "live")]
+        await again.aclose()
+        stopped = await http.post("/runs/r1/stop", json={"reason": "enough"})
+        assert (stopped.status_code, stopped.json()["answer"]) == (202, "accepted")
+        (end,) = await _take(follow("http://localhost", "r1", client=http, after=seen[-1].cursor), 2)
+        assert end.type == "run.cancelled"
+        (listed,) = (await http.get("/runs")).json()["runs"]
+        assert (listed["status"], listed["head"]) == ("cancelled", str(end.cursor))
+        assert (await http.get("/runs?status=active")).json()["runs"] == []
+
+
+async def _take(events: AsyncIterator[Received], number: int) -> list[ReceivedEvent]:
+    """Return the next events, fewer where they come to their end."""
+    taken: list[ReceivedEvent] = []
+    while len(taken) < number and (each := await anext(events, None)) is not None:
+        assert isinstance(each, ReceivedEvent)
+        taken.append(each)
+    return taken
 
 
 async def test_events_in_the_hosts_own_code_are_those_of_the_run_to_its_end() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -71,7 +71,7 @@ class Source:
         self.pulls = 0
         self.closed_at: float | None = None
 
-    async def __call__(self) -> AsyncIterator[str]:
+    async def __call__(self) -> AsyncGenerator[str, None]:
         try:
             for number in range(1000):
                 self.pulls += 1

@@ -16,6 +16,7 @@ from outlast.log.cursor import Cursor
 from outlast.log.event import Event, StoredEvent
 from outlast.run import TERMINALS, Cancelled, Completed, Failed, FailureCode, Outcome, Run
 from outlast.server.readers import ring
+from outlast.server.readers.feed import PAGE
 from outlast.server.readers.place import Place, locate
 from outlast.server.readers.reader import Reader
 from outlast.server.readers.room import SEND_WITHIN
@@ -537,6 +538,43 @@ async def test_a_client_that_takes_all_at_once_does_not_keep_the_loop_to_itself(
                 await asyncio.sleep(0)
             assert len(events(wire.messages)) == 3001
             assert others >= handled.logs.calls["read"] >= 10
+
+
+async def cold(here: Site, logs: Logs, id: str, count: int) -> tuple[int, int]:
+    """Read a finished run of so many tokens from its start; return the pages of the log and the turns that it took."""
+    stage, tokens = here.stage, [f"{number % 10} " for number in range(count)]
+    run = await stage.active(id)
+    for start in range(0, count, 500):
+        await stage.say(run, *tokens[start : start + 500])
+    await stage.settle(run)
+    logs.calls.clear()
+    wire, reader, turned = Wire(), await open_reader(here, run), 0
+    serving = asyncio.create_task(reader({"type": "http"}, wire.receive, wire.send))
+    while not serving.done():
+        turned += 1
+        await asyncio.sleep(0)
+    pages = logs.calls["read"]
+    assert max(len(message.get("body", b"")) for message in wire.sent) <= 2 * ring.CHUNK
+    received = [event.data for _, event in events(wire.messages) if event.type == "text"]
+    assert received == tokens
+    whole, end = (await here.client.get(f"/runs/{id}/snapshot")).json()["events"]  # what a page shows first
+    assert (whole["type"], whole["seq"], whole["data"]) == ("text", count, "".join(tokens))
+    assert end["type"] == "run.completed"
+    return pages, turned
+
+
+@pytest.mark.behaviour("F8")
+@pytest.mark.case(141)
+@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.long)])
+async def test_four_times_as_many_tokens_are_replayed_in_four_times_as_many_pages_and_turns(count: int) -> None:
+    async with staged() as stage:
+        handled = Handled(stage.store)
+        async with site(stage, handled=handled) as here:
+            few, many = await cold(here, handled.logs, "few", count), await cold(here, handled.logs, "many", 4 * count)
+    for once, fourfold in zip(few, many, strict=True):
+        assert 3 * once < fourfold < 5 * once
+    assert few[0] >= count / PAGE, "a page is bounded"
+    assert few[1] >= few[0], "and the loop turns between two pages"
 
 
 class Sated(Wire):

@@ -293,14 +293,14 @@ async def test_a_list_can_be_narrowed_to_a_thread() -> None:
         assert (await served.client.get("/runs?thread=t9")).json() == {"runs": [], "next": None}
 
 
-async def test_a_list_tells_rows_without_heads_and_can_be_narrowed_to_a_status() -> None:
+async def test_a_list_tells_rows_with_their_heads_and_can_be_narrowed_to_a_status() -> None:
     async with staged() as stage, site(stage) as here:
         await stage.start("queued")
         run = await stage.active("done")
         await stage.settle(run)
         (listed,) = (await here.client.get("/runs", params={"status": "completed"})).json()["runs"]
         whole = (await here.client.get("/runs/done")).json()
-        assert listed == {name: value for name, value in whole.items() if name not in {"head", "first", "snapshot"}}
+        assert listed == {name: value for name, value in whole.items() if name not in {"first", "snapshot"}}
         assert (await here.client.get("/runs", params={"status": "parked"})).json() == {"runs": [], "next": None}
 
 

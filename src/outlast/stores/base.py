@@ -492,8 +492,8 @@ class LogStore(Protocol):
         """Return the chain the log holds at `seq`, None when that event is not stored. One indexed read."""
         ...
 
-    async def seqs(self, logs: Collection[str]) -> Mapping[str, int]:
-        """Return the seq of each log's head, in one operation whatever their number. Unknown logs are left out."""
+    async def heads(self, logs: Collection[str]) -> Mapping[str, Cursor]:
+        """Return the cursor of each log's head, in one operation whatever their number. Unknown logs are left out."""
         ...
 
     def subscribe(self, log: str) -> LogSubscription:

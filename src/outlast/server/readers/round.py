@@ -47,9 +47,9 @@ class Rounds:
                 self._trouble.over()
 
     async def _nudge(self) -> None:
-        seqs = await self._store.logs.seqs(self._feeds.keys())
+        heads = await self._store.logs.heads(self._feeds.keys())
         for log, feed in self._feeds.items():
-            if seqs.get(log) != feed.ring.tail:
+            if log not in heads or heads[log].seq != feed.ring.tail:
                 feed.nudge()
 
     async def _beat(self) -> None:

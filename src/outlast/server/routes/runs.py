@@ -93,7 +93,7 @@ class Runs:
         return answer(encode_json(await self._document(started)), status=status, headers=headers)
 
     async def list(self, request: Request, owner: str) -> ASGIApp:
-        """List the owner's runs, newest first, without their logs' heads."""
+        """List the owner's runs, newest first, each with the head of its log."""
         limit = number(request, "limit", default=PAGE, most=LARGEST_PAGE)
         after = request.query_params.get("after")
         if after is not None and not is_id(after):
@@ -102,7 +102,12 @@ class Runs:
         if thread is not None and not is_id(thread):
             raise InputInvalid("`thread` is the id of a thread.")
         found = await self._intake.list(owner=owner, status=_status(request), thread=thread, before=after, limit=limit)
-        documents = [self._run_document(each) for each in found]
+        heads = await self._store.logs.heads([each.run.log for each in found])
+        documents = [
+            self._run_document(each) | {"head": str(heads[each.run.log])}
+            for each in found
+            if each.run.log in heads  # or it has just gone
+        ]
         return answer(encode_json({"runs": documents, "next": found[-1].run.id if len(found) == limit else None}))
 
     async def look(self, request: Request, owner: str) -> ASGIApp:

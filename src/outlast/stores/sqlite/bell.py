@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from outlast.errors import StoreError
 from outlast.log.event import StoredEvent
-from outlast.stores.sqlite.events import seqs
+from outlast.stores.sqlite.events import heads
 from outlast.stores.sqlite.transaction import Query, Written, stored
 
 S = TypeVar("S", bound="Subscription")
@@ -191,7 +191,7 @@ def look(query: Query, logs: Collection[str], *, before: Look | None) -> Look:
         return before
     return Look(
         version=version,
-        heads=seqs(query, logs),
+        heads={log: head.seq for log, head in heads(query, logs).items()},
         stirred=query.execute("SELECT stirred FROM store").fetchone()["stirred"],
     )
 

@@ -17,7 +17,7 @@ from outlast.stores.sqlite.transaction import Query, Transaction
 
 EXTEND_LOG: Final = load("extend_log")
 FENCE_LOG: Final = load("fence_log")
-FIND_SEQS: Final = load("find_seqs")
+FIND_HEADS: Final = load("find_heads")
 INSERT_EVENT: Final = load("insert_event")
 READ_EVENTS: Final = load("read_events")
 SEAL_LOG: Final = load("seal_log")
@@ -130,10 +130,11 @@ def _answer_again(transaction: Transaction, log: str, token: Token, head: Cursor
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def seqs(query: Query, logs: Collection[str]) -> Mapping[str, int]:
-    """Return the seq of each log's head."""
-    heads = query.execute(FIND_SEQS, {"logs": json.dumps(list(logs))})
-    return dict(heads.fetchall())  # pairs as they come: to look into a row by name costs as much as to find it
+def heads(query: Query, logs: Collection[str]) -> Mapping[str, Cursor]:
+    """Return the place of each log's head."""
+    found = query.execute(FIND_HEADS, {"logs": json.dumps(list(logs))})
+    # Unpacked as they come: to look into a row by name costs as much as to find it.
+    return {log: Cursor(seq, place) for log, seq, place in found}
 
 
 def find(query: Query, log: str) -> sqlite3.Row:

@@ -11,7 +11,7 @@ from outlast.run import Token
 from outlast.stores.base import Head
 from outlast.stores.sqlite.bell import Bells, LogSubscription
 from outlast.stores.sqlite.engine import Engine
-from outlast.stores.sqlite.events import append, chain_at, fence, head, read, seqs
+from outlast.stores.sqlite.events import append, chain_at, fence, head, heads, read
 
 NUMBERS: Final = 4096
 """Logs whose number is remembered, which saves each append a look-up; more than one node drives at a time."""
@@ -53,8 +53,8 @@ class SQLiteLogs:
     async def chain_at(self, log: str, seq: int) -> bytes | None:
         return await self._engine.read(lambda query: chain_at(query, log, seq))
 
-    async def seqs(self, logs: Collection[str]) -> Mapping[str, int]:
-        return await self._engine.read(lambda query: seqs(query, logs))
+    async def heads(self, logs: Collection[str]) -> Mapping[str, Cursor]:
+        return await self._engine.read(lambda query: heads(query, logs))
 
     def subscribe(self, log: str) -> LogSubscription:
         try:

@@ -75,8 +75,10 @@ class Appending(Contract):
         await join(store, A)
         one, two = await drive(store, "r1"), await drive(store, "r2")
         await say(store, one, "a", "b")
-        assert dict(await store.logs.seqs([one.log, two.log, "no-such-log"])) == {one.log: 2, two.log: 0}
-        assert not await store.logs.seqs([])
+        places = {run.log: (await store.logs.head(run.log)).cursor for run in (one, two)}
+        assert dict(await store.logs.heads([one.log, two.log, "no-such-log"])) == places
+        assert [place.seq for place in places.values()] == [2, 0]
+        assert not await store.logs.heads([])
 
     async def test_events_are_kept_with_their_time(self, store: Store, bench: Workbench) -> None:
         await join(store, A)

@@ -1,1 +1,0 @@
-SELECT id, seq FROM logs WHERE id IN (SELECT value FROM json_each(:logs))
