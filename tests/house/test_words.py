@@ -149,7 +149,7 @@ def test_a_word_of_the_shells_is_found_on_the_ground_floor_only() -> None:
 
 def test_a_word_of_one_room_is_found_in_another() -> None:
     source = ast.parse("generation = 1")
-    assert not strange("outlast.client.link", source)
+    assert not strange("outlast.client.stream", source)
     assert strange("outlast.lease", source)
 
 

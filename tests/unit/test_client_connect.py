@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast import connect, follow
+from outlast import Client, connect, follow
 from outlast.client.received import ReceivedEvent
 from outlast.errors import InputInvalid
 from outlast.log.event import encode_json
@@ -35,10 +35,16 @@ async def test_a_profile_is_a_name_or_numbers(profile: str) -> None:
 
 async def test_an_error_in_the_block_closes_the_client() -> None:
     async with ScriptedPeer([GREETING]) as peer:
-        with pytest.raises(ZeroDivisionError):
+        clients: list[Client] = []
+
+        async def fail() -> None:
             async with connect(peer.url) as client:
+                clients.append(client)
                 raise ZeroDivisionError
-        assert client.state.record.link.phase is Phase.CLOSED
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        assert clients[0].state.record.link.phase is Phase.CLOSED
         await peer.until(lambda peer: peer.open == 0)
 
 

@@ -82,3 +82,12 @@ async def test_a_server_that_cannot_be_added_leaves_nothing() -> None:
         with pytest.raises(InputInvalid):
             await servers.add("here", "no url")
         assert not servers
+
+
+async def test_a_server_that_is_added_twice_at_once_is_held_once() -> None:
+    async with ScriptedPeer([GREETING]) as there, Registry() as servers:
+        adding = (servers.add("here", there.url, headers={"authorization": name}) for name in "ab")
+        first, second = await asyncio.gather(*adding)
+        await come_to(second, Phase.LIVE)
+        assert (first.state.record.link.phase, servers["here"]) == (Phase.CLOSED, second)
+        await there.until(lambda peer: peer.open == 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.supervision.profile import DESKTOP, MOBILE, PROFILES, STANDARD, Profile
+from outlast.supervision.profile import DESKTOP, LOOKING, MOBILE, PROFILES, STANDARD, Profile
 
 
 def test_every_profile_is_found_by_its_name() -> None:
@@ -32,10 +32,6 @@ def test_the_numbers_of_standard() -> None:
     assert STANDARD.needs_progress
 
 
-def test_a_link_is_asked_after_two_heartbeats_of_silence() -> None:
-    assert STANDARD.silence == 20.0
-
-
-@pytest.mark.parametrize(("profile", "seconds"), [(STANDARD, 15.0), (DESKTOP, 10.0)], ids=["triage", "none"])
-def test_evidence_speaks_until_it_is_looked_for_again_and_a_triage_more(profile: Profile, seconds: float) -> None:
-    assert profile.evidence_lasts == seconds
+@pytest.mark.parametrize("profile", [STANDARD, DESKTOP, MOBILE], ids=lambda profile: profile.name)
+def test_evidence_speaks_until_it_has_been_looked_for_again(profile: Profile) -> None:
+    assert profile.evidence_lasts == profile.renew_evidence + LOOKING == 15.0

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from outlast.client.link import direct
+from outlast.client.http import direct
 from outlast.testing.faults import Gate
 from outlast.testing.peer import Answer, Asked, Close, Hold, Raw, ScriptedPeer
 from tests.ends import End, connect

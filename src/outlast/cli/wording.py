@@ -26,7 +26,7 @@ TROUBLES: Final[Mapping[Trouble, str]] = {
     Trouble.CREDENTIALS: "the server does not accept the credentials",
     Trouble.REVOKED: "the server has taken this identity's rights away",
     Trouble.VERSION: "the server speaks another version",
-    Trouble.CONFIGURATION: "no Outlast answers there, or not the one that was meant",
+    Trouble.CONFIGURATION: "no Outlast answers at this address",
     Trouble.CERTIFICATE: "the server's certificate cannot be trusted",
 }
 

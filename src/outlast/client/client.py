@@ -17,7 +17,7 @@ from outlast.client.follow import Follow, RunRecord
 from outlast.client.received import Received
 from outlast.client.supervisor import Supervisor
 from outlast.client.transport import Lost
-from outlast.errors import InputInvalid, Unanswered
+from outlast.errors import InputInvalid, Unanswered, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.supervision import inputs
@@ -180,7 +180,7 @@ class Client:
         except (TimeoutError, Lost) as error:
             raise Unanswered("No answer came; what was asked may have happened all the same.") from error
         if not isinstance(answer, dict):
-            raise Unanswered("Something answers at this address, but not as Outlast does.")
+            raise WireError(http.NOT_OURS)
         return cast("dict[str, Any]", answer)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Final
 
 import httpx2
@@ -57,8 +58,9 @@ async def connect(
     """
     make = http.direct if client is None else lambda: client
     if callable(url):
-        app, url = url, HERE
-        make = make if client is not None else lambda: httpx2.AsyncClient(transport=StreamingTransport(app))
+        if client is not None:
+            raise InputInvalid("An application of this process is talked to directly: it needs no client of yours.")
+        make, url = partial(_within, url), HERE
     urls = [url] if isinstance(url, str) else list(url)
     if not urls:
         raise InputInvalid("A client needs the url of a server.")
@@ -81,7 +83,7 @@ async def connect(
             yield Client(supervisor, link.profile, jitter=jitter)
     finally:
         supervisor.tell(inputs.Close())
-        await owner  # it ends at once: nothing of it resists
+        await owner  # it lets go of what it holds, which an application of this process may hold up for some seconds
 
 
 async def follow(
@@ -111,6 +113,10 @@ async def follow(
         async with aclosing(following):
             async for received in following:
                 yield received
+
+
+def _within(app: ASGIApp) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(transport=StreamingTransport(app))
 
 
 def _profile(given: Profile | str) -> Profile:

@@ -22,6 +22,8 @@ from outlast.log.event import JSON, JSON_TYPE, encode_json
 from outlast.supervision.phase import Grade, Trouble
 from outlast.wire.native import PROTOCOL
 
+NOT_OURS: Final = "Something answers at this address, but not as Outlast does."
+"""What is said of an answer that is none of Outlast's."""
 LOCAL: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 """Where no proxy is asked: to a proxy, this machine is itself."""
 LARGEST_PORT: Final = 65535
@@ -136,7 +138,7 @@ class HTTPConnection:
         try:
             return cast("JSON", json.loads(response.content))
         except (ValueError, RecursionError) as error:
-            raise WireError("Something answers at this address, but not as Outlast does.") from error
+            raise WireError(NOT_OURS) from error
 
     async def look(self, tell: Callable[[Grade], None]) -> None:
         """Tell what speaks for the node. Source: P14."""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
 import httpx2
@@ -41,7 +41,8 @@ WAIT: Final = 8
 STATUS_EVERY: Final = 10.0
 """Seconds between two looks at the status document: a stream's heartbeats are as far apart."""
 
-AskStatus = Callable[[], Awaitable[JSON]]
+AskStatus: TypeAlias = Callable[[], Awaitable[JSON]]
+"""Returns the status document of the run. Raises as `HTTPConnection.ask` does."""
 
 
 class PolledConnection(HTTPConnection):

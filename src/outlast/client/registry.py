@@ -6,6 +6,7 @@ Rules:
 3. What is removed takes everything with it that it owned. Once this is closed, nothing begins any more.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class Registry(Mapping[str, Client]):
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._is_open = False
+        self._changing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         """Begin; there is no server yet."""
@@ -44,9 +46,10 @@ class Registry(Mapping[str, Client]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Let go of every server."""
-        self._is_open = False
-        for name in list(self._entries):
-            await self.remove(name)
+        async with self._changing:  # without a deadline: what is under way there ends at once
+            self._is_open = False
+            for name in list(self._entries):
+                await self._end(name)
 
     async def add(
         self,
@@ -56,24 +59,29 @@ class Registry(Mapping[str, Client]):
         headers: Headers | HeadersOf | None = None,
         profile: Profile | str = STANDARD,
     ) -> Client:
-        """Hold a link to a server and return its client; the arguments are those of `connect`.
+        """Hold a link to a server and return its client; `url`, `headers` and `profile` are as in `connect`.
 
         Raises `ClientClosed` once the registry is closed, and what `connect` raises.
         """
-        if not self._is_open:
-            raise ClientClosed("This registry is closed.")
         asked = (url if isinstance(url, str) else tuple(url), headers, profile)
-        before = self._entries.get(name)
-        if before is not None and before.asked == asked:
-            return before.client
-        await self.remove(name)
-        context = connect(url, headers=headers, profile=profile)
-        client = await context.__aenter__()
-        self._entries[name] = _Entry(asked, client, context)
-        return client
+        async with self._changing:  # without a deadline, as above
+            if not self._is_open:
+                raise ClientClosed("This registry is closed.")
+            before = self._entries.get(name)
+            if before is not None and before.asked == asked:
+                return before.client
+            await self._end(name)
+            context = connect(url, headers=headers, profile=profile)
+            client = await context.__aenter__()
+            self._entries[name] = _Entry(asked, client, context)
+            return client
 
     async def remove(self, name: str) -> None:
         """Let go of a server and of all that hung on it. Harmless for a name that nobody has."""
+        async with self._changing:  # without a deadline, as above
+            await self._end(name)
+
+    async def _end(self, name: str) -> None:
         entry = self._entries.pop(name, None)
         if entry is not None:
             await entry.context.__aexit__(None, None, None)

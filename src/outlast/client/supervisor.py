@@ -29,6 +29,10 @@ MOST_MAIL: Final = 1024
 """Inputs that wait at most; beyond it they are taken in where they arise."""
 SETTLED: Final = 2.0
 """Seconds a link must have answered for before silence is a stream's own: what was held up arrives first."""
+CLOSE_WITHIN: Final = 6.0
+"""Seconds for letting go of a connection: an application of this process has five to hear of it."""
+LETTING_GO: Final = 0
+"""Stands for no attempt, whose numbers begin at 1: letting go of a connection outlives what it belonged to."""
 HEARD_EVERY: Final = 0.05
 """Seconds between two signs of life that the machine is told of: it counts in seconds."""
 
@@ -182,7 +186,7 @@ class Supervisor:
             self._adopt(None)
             self.publish()
             for connection in self._connections.values():
-                await connection.close()
+                await _let_go(connection)
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
@@ -239,11 +243,11 @@ class Supervisor:
             errand.cancel()
         connection = self._connections.pop(number, None)
         if connection is not None:
-            self._begin(0, connection.close(), "let go")
+            self._begin(LETTING_GO, _let_go(connection), "let go")
 
     def _end_errands(self) -> None:
         for number in [*self._errands]:
-            if number:  # what lets go of a connection goes on to its end
+            if number != LETTING_GO:  # what lets go of a connection goes on to its end
                 self._release(number)
 
     # ---- its tasks --------------------------------------------------------------------------
@@ -292,3 +296,12 @@ class Supervisor:
         connection = self._connections.get(number)
         if connection is not None:
             await connection.look(lambda grade: self.tell(inputs.Witnessed(link=number, grade=grade)))
+
+
+async def _let_go(connection: Connection) -> None:
+    """Close a connection, whatever becomes of that: it is of no use any more."""
+    try:
+        async with asyncio.timeout(CLOSE_WITHIN):
+            await connection.close()
+    except Exception as error:  # noqa: BLE001 - a host's own client may raise anything
+        log.warning("a connection could not be closed (%s)", type(error).__name__)

@@ -113,7 +113,7 @@ def connect_sync(
 ) -> Generator[SyncClient, None, None]:
     """Hold a link to one server for as long as the block lasts: `with outlast.connect_sync(url) as client:`.
 
-    The arguments are those of `connect`, and so are the errors.
+    `url`, `headers` and `profile` are as in `connect`, and so are the errors.
     """
     begun: Future[SyncClient] = Future()
     ending = asyncio.Event()

@@ -93,7 +93,7 @@ def remember(link: Link, _woken: Woken, _at: Moment) -> Outcome:
 
 
 def restart(link: Link, _woken: Woken, at: Moment) -> Outcome:
-    """Begin the attempt anew under its number."""
+    """Begin the attempt anew; no failure is counted."""
     return attempt(link, at)
 
 

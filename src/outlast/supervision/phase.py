@@ -63,7 +63,7 @@ class Trouble(StrEnum):
     VERSION = "version"
     """The server speaks a version that this client does not."""
     CONFIGURATION = "configuration"
-    """No Outlast answers at this address, or another server than the one that was meant."""
+    """No Outlast answers at this address."""
     CERTIFICATE = "certificate"
     """The server's certificate cannot be trusted."""
 

@@ -25,6 +25,8 @@ GRACE: Final = 0.25
 """Seconds in which, after a stall of our own, what has arrived meanwhile is read before anything is judged."""
 YOUNG_DEATHS: Final = 3
 """Links of one transport that may die young in a row before the next transport is tried: two may be chance."""
+LOOKING: Final = 5.0
+"""Seconds that looking for evidence may take; what there is speaks until the next look has had them."""
 LONGEST_ADVICE: Final = 300.0
 """Seconds a server may keep us away: more is a mistake."""
 
@@ -57,14 +59,9 @@ class Profile:
     needs_progress: bool = False
 
     @property
-    def silence(self) -> float:
-        """Seconds of silence before a link is asked."""
-        return SILENT_BEATS * self.heartbeat
-
-    @property
     def evidence_lasts(self) -> float:
-        """Seconds for which evidence speaks: until it is looked for again, and a triage more."""
-        return self.renew_evidence + (self.triage or 0.0)
+        """Seconds for which evidence speaks: until it has been looked for again."""
+        return self.renew_evidence + LOOKING
 
 
 STANDARD: Final = Profile(
