@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from functools import partial
@@ -411,6 +412,16 @@ async def test_a_draining_server_spreads_its_readers() -> None:
         assert await seqs(peer.follow(jitter=partial(float, jitter))) == ALL
         assert peer.gaps == [waited]
         assert len(peer.greeted) == 2, "the link is another one"
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_reader_of_a_node_that_closes_waits_for_another_link_and_does_not_come_back_over_this_one(
+    seed: int,
+) -> None:
+    drain = control("drain", reason="closing", spread=10)
+    peer = Peer(stream(HELLO, *frames(1, 3), drain, then="hang"), stream(*frames(4)))
+    assert await seqs(peer.follow(jitter=random.Random(seed).random)) == ALL
+    assert (len(peer.times), len(peer.greeted)) == (2, 2), f"seed {seed}"
 
 
 async def test_a_reader_for_whom_there_is_no_room_comes_back_alone() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from outlast.client.answers import MAX_ANSWER
 from outlast.client.credentials import Credentials
 from outlast.client.http import HTTPConnection, HTTPTransport, address, is_local, path_of
 from outlast.client.transport import Lost
 from outlast.errors import InputInvalid, RunNotFound, WireError
 from outlast.supervision.phase import Trouble
+from outlast.testing.faults import Gate
 from outlast.testing.peer import Answer, Close, ScriptedPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
@@ -63,6 +65,15 @@ async def test_what_answers_in_a_servers_place_is_told_apart(answer: Answer, tro
             await HTTPTransport([peer.url], Credentials(None)).connect(1)
         assert lost.value.trouble is trouble
         assert len(peer.asked) == 1
+        await peer.until(lambda peer: peer.open == 0)
+
+
+async def test_of_a_greeting_without_end_only_so_much_is_read() -> None:
+    endless = Answer(body=[b" " * MAX_ANSWER, b" ", Gate()])
+    async with ScriptedPeer([endless]) as peer:
+        with pytest.raises(Lost) as lost:
+            await HTTPTransport([peer.url], Credentials(None)).connect(1)
+        assert lost.value.trouble is Trouble.FOREIGN
         await peer.until(lambda peer: peer.open == 0)
 
 

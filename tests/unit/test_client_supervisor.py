@@ -130,6 +130,22 @@ async def test_an_unexpected_error_is_that_attempts_failure_and_is_reported(capl
 
 
 @pytest.mark.behaviour("K7", "K8")
+async def test_an_error_while_a_connection_is_let_go_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Stuck(Line):
+        async def close(self) -> None:
+            await super().close()
+            raise LookupError("somebody's token")
+
+    lines = Lines(Stuck)
+    async with supervised(lines) as supervisor:
+        link = await supervisor.wait_established(patient=False)
+        supervisor.fail(link.number, Lost(Trouble.BROKEN))
+        assert (await supervisor.wait_established(patient=False)).number != link.number
+    assert [line.closed for line in lines.made] == [1, 1]
+    assert "LookupError" in caplog.text
+    assert "token" not in caplog.text
+
+
 async def test_an_attempt_that_hangs_is_cut_at_the_deadline_and_the_last_one_by_the_end() -> None:
     hanging = Hanging()
     async with supervised(hanging):

@@ -16,6 +16,8 @@ from outlast.supervision.phase import Trouble
 
 RETRIED: Final = frozenset({408, 425, 429})
 """Statuses below 500 that ask for another try."""
+MAX_ANSWER: Final = 4 * 1024 * 1024
+"""Bytes of an answer that are read: whatever a server of ours answers is far smaller."""
 
 
 @contextmanager
@@ -38,8 +40,9 @@ async def verdict(response: httpx2.Response) -> Lost | Refusal:
     """Return what an answer means that is not the one hoped for: to be tried again, to be changed, or a refusal."""
     status = response.status_code
     if status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        await response.aclose()
         return Lost(Trouble.BUSY, pause=pause(response))
-    refusal = problem.refusal(status, await body(response))
+    refusal = problem.refusal(status, await body(response, most=problem.MAX_PROBLEM))
     if status == HTTPStatus.UNAUTHORIZED:
         return Lost(Trouble.CREDENTIALS, error=refusal)
     return refusal
@@ -52,14 +55,17 @@ def pause(response: httpx2.Response) -> float:
     return float(asked) if re.fullmatch(r"[0-9]{1,9}", asked) else 0.0
 
 
-async def body(response: httpx2.Response) -> bytes:
-    """Return what an answer says, as much of it as is looked at."""
-    said = b""
-    async for chunk in response.aiter_bytes():
-        said += chunk
-        if len(said) > problem.MAX_PROBLEM:
-            break
-    return said
+async def body(response: httpx2.Response, *, most: int = MAX_ANSWER) -> bytes:
+    """Return what an answer says, up to `most` bytes and one read more, and let go of it."""
+    said = bytearray()
+    try:
+        async for chunk in response.aiter_bytes():
+            said += chunk
+            if len(said) > most:
+                break
+    finally:
+        await response.aclose()
+    return bytes(said)
 
 
 def _is_about_certificates(error: BaseException | None) -> bool:

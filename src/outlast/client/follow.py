@@ -97,6 +97,7 @@ class Follow:
         self._link: Established | None = None
         self._stream: Stream | None = None
         self._lost: Lost | None = None  # found among frames, acted on before the next ones are asked for
+        self._moves = False  # its node closes: what comes next comes over another link
         self._over = False
         self._accepted: Iterator[Received | _Unbridged] = iter(())
         self._ladder = Ladder()
@@ -204,7 +205,7 @@ class Follow:
         self._supervisor.followers.add(self)
         link = await self._supervisor.wait_established(patient=self._patient)
         self._moved.clear()
-        self._link = link
+        self._link, self._moves = link, False
         self._stream = stream = link.connection.stream(self._run, owner=self._owner, types=self._types)
         with self._supervisor.asking(link.number, self._number):
             self._over = not await stream.open(self._cursor)
@@ -237,6 +238,9 @@ class Follow:
             return
         if link is not self._supervisor.established:
             return  # the supervisor waits, where there is something to wait for
+        if self._moves:
+            await self._moved.wait()  # without a deadline: the supervisor tries for as long as it takes
+            return
         is_first, self._ladder = self._ladder.failures == 0, self._ladder.after(asked, now=self._loop.time())
         if is_first and not asked and self._profile.prompt:
             return
@@ -362,12 +366,12 @@ class Follow:
         """Go: the whole link where the node closes, otherwise this stream alone."""
         spread = said.get("spread")
         seconds = advice(spread) if isinstance(spread, int | float) else 0.0
-        if said.get("reason") == native.DrainReason.EXPIRED:
-            self._lost = Lost(Trouble.DRAINING)
-            return
-        if said.get("reason") == native.DrainReason.CLOSING and self._link is not None:
+        reason = said.get("reason")
+        self._moves = reason == native.DrainReason.CLOSING
+        if self._moves and self._link is not None:
             self._supervisor.tell(inputs.Drained(link=self._link.number, spread=seconds))
-        self._lost = Lost(Trouble.DRAINING, pause=self._jitter() * seconds)
+        is_at_once = reason == native.DrainReason.EXPIRED
+        self._lost = Lost(Trouble.DRAINING, pause=0.0 if is_at_once else self._jitter() * seconds)
 
     def _gap(self, said: Mapping[str, JSON]) -> ReceivedGap | _Unbridged | None:
         gap = gap_of(said)

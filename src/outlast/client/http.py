@@ -125,7 +125,7 @@ class HTTPConnection:
         """Return once the node has answered, whatever it said; raises `Lost` when there is nobody to answer."""
         with answers.told():
             response = await self._send("GET", "/session", None, await self._credentials.headers())
-        await response.aclose()
+            await answers.body(response)
 
     async def ask(self, method: str, path: str, said: JSON = None) -> JSON:
         """Return the answer to a request, None for one without a body. Raises `Lost`, a `Refusal`, `WireError`."""
@@ -133,10 +133,11 @@ class HTTPConnection:
             response = await self._credentials.send(lambda headers: self._send(method, path, said, headers))
             if not response.is_success:
                 raise await answers.verdict(response)
+            body = await answers.body(response)
         if response.status_code == HTTPStatus.NO_CONTENT:
             return None
         try:
-            return cast("JSON", json.loads(response.content))
+            return cast("JSON", json.loads(body))
         except (ValueError, RecursionError) as error:
             raise WireError(NOT_OURS) from error
 
@@ -163,14 +164,10 @@ class HTTPConnection:
     async def _send(self, method: str, path: str, said: JSON, headers: Mapping[str, str]) -> httpx2.Response:
         content = None if said is None else encode_json(said)
         ours = {"accept": JSON_TYPE} | ({} if content is None else {"content-type": JSON_TYPE})
-        response = await self._client.request(
-            method,
-            self.place + path,
-            content=content,
-            headers={**headers, **ours},
-            follow_redirects=False,
-            timeout=None,  # the machine has the deadline
-        )
+        request = self._client.build_request(
+            method, self.place + path, content=content, headers={**headers, **ours}, timeout=None
+        )  # without a deadline: the machine has it, or whoever asks
+        response = await self._client.send(request, stream=True, follow_redirects=False)
         self._own = kernel.own_address(response)
         return response
 

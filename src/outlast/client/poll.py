@@ -125,7 +125,9 @@ class PolledStream(HTTPStream):
             await self._request(asked, {"accept": LINES})
             assert self._response is not None, "just asked"
             if self._response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-                said = problem.refusal(self._response.status_code, await answers.body(self._response))
+                said = problem.refusal(
+                    self._response.status_code, await answers.body(self._response, most=problem.MAX_PROBLEM)
+                )
                 pause = answers.pause(self._response)
                 if not isinstance(said, Draining):
                     raise Lost(Trouble.BUSY, pause=pause)
