@@ -63,8 +63,9 @@ from outlast.stores.base import StopAnswer, Stopped
 from outlast.workers.base import ActiveRun, EarlierRun
 
 if TYPE_CHECKING:
-    from outlast.client.client import Client, ClientRecord
+    from outlast.client.client import Client
     from outlast.client.connect import connect, follow
+    from outlast.client.record import ClientRecord
     from outlast.client.registry import Registry
     from outlast.client.sync import SyncClient, connect_sync
 else:

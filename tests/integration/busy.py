@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from outlast import ReceivedEvent, connect
-from outlast.client.client import Client, ClientRecord
+from outlast.client.client import Client
+from outlast.client.record import ClientRecord
 from outlast.log.event import StoredEvent
 from outlast.supervision.phase import Grade, Phase
 from outlast.supervision.profile import STANDARD, Profile

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outlast.supervision.phase import Grade, Phase
-from outlast.supervision.profile import STANDARD, Profile
+from outlast.supervision.profile import SILENT_BEATS, STANDARD, Profile
 from outlast.testing.network import BlackHole
 from outlast.testing.proxy import FaultProxy
 from tests.integration.busy import BRISK, STRANGE, Watch, hindrance, judge, stop, stop_for, tell, watching
@@ -85,7 +85,7 @@ async def prove(forms: Sequence[Hindered], folder: Path, *, seconds: float, prof
         sys.stdout.write(f"{form.name} for {seconds:g} s: {watch.summary}\n")
         assert STRANGE.isdisjoint(watch.phases), form
         assert (watch.generations, watch.mute) == (1, 0.0), form
-        if seconds > profile.silence + profile.probe:
+        if seconds > SILENT_BEATS * profile.heartbeat + profile.probe:
             busy = watch.phases.index(Phase.BUSY)
             assert watch.phases[busy - 1 : busy + 2] == [Phase.SLOW, Phase.BUSY, Phase.LIVE], form
             assert form.grade in watch.evidence, form

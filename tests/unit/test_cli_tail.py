@@ -9,9 +9,8 @@ from outlast.cli.program import run
 from outlast.cli.tail import View
 from outlast.cli.terminal import Plain
 from outlast.cli.transcript import Transcript
-from outlast.client.client import ClientRecord
-from outlast.client.follow import RunRecord
 from outlast.client.received import ReceivedEvent
+from outlast.client.record import ClientRecord, RunRecord
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON, Event
 from outlast.supervision.phase import Phase, Trouble

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from outlast.client.client import ANSWER_WITHIN, Client, ClientRecord
+from outlast.client.client import ANSWER_WITHIN, Client
 from outlast.client.connect import connect
-from outlast.errors import ClientClosed, IdConflict, InputInvalid, Unanswered
+from outlast.client.record import ClientRecord
+from outlast.errors import ClientClosed, IdConflict, InputInvalid, Unanswered, Unauthenticated
 from outlast.log.event import encode_json
 from outlast.supervision.phase import Phase
 from outlast.testing.peer import Answer, Close, Hold, ScriptedPeer
@@ -130,3 +131,18 @@ async def test_the_record_tells_of_a_run_for_as_long_as_it_is_followed() -> None
         await asyncio.wait([reading])
         await following.aclose()
         assert client.state.record.runs == {}
+
+
+async def test_a_request_that_is_withdrawn_is_nothing_against_the_server() -> None:
+    async with client_of(Answer(body=[Hold()]), GREETING) as (client, peer):
+        asking = asyncio.create_task(client.status("r1"))
+        await peer.until(lambda peer: len(peer.asked) == 2)
+        asking.cancel()
+        await asyncio.sleep(15)
+        assert client.state.record.link.phase is Phase.LIVE
+
+
+async def test_credentials_that_are_refused_for_a_request_are_told_as_that() -> None:
+    async with client_of(said({"code": "unauthenticated", "detail": "Who?"}, 401)) as (client, _peer):
+        with pytest.raises(Unauthenticated, match="Who"):
+            await client.start("chat")

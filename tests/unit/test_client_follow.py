@@ -376,11 +376,11 @@ async def test_jitter_is_full() -> None:
         assert peer.gaps == expected
 
 
-@pytest.mark.parametrize("proof", [frame(1), BEATING], ids=["an event", "a heartbeat"])
-async def test_proof_of_life_begins_the_backoff_anew(proof: bytes) -> None:
-    peer = Peer(answer(503), answer(503), answer(503), stream(HELLO, proof), answer(503), stream(*frames(1)))
+@pytest.mark.parametrize(("proof", "lived"), [((frame(1),), 0), ((10.0, BEATING), 10)], ids=["an event", "a heartbeat"])
+async def test_proof_of_life_begins_the_backoff_anew(proof: tuple[bytes | float, ...], lived: float) -> None:
+    peer = Peer(answer(503), answer(503), answer(503), stream(HELLO, *proof), answer(503), stream(*frames(1)))
     await collect(peer.follow())
-    assert peer.gaps == [0, 0.5, 1, 0, 0.5]
+    assert peer.gaps == [0, 0.5, 1, lived, 0.5]
 
 
 async def test_an_event_that_came_before_is_no_proof_of_life() -> None:
@@ -781,3 +781,28 @@ async def test_bytes_that_are_not_of_the_wire_end_the_follow_typed(lie: bytes) -
     with pytest.raises(WireError):
         await collect(peer.follow())
     assert len(peer.times) == 1
+
+
+# ---- servers that would be pressed ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [stream(HELLO, BEATING), stream(HELLO, control("drain", reason="closing", spread=0), then="hang")],
+    ids=["says something and ends", "sends away at once"],
+)
+async def test_a_server_that_ends_every_stream_is_not_pressed(script: Script) -> None:
+    peer = Peer(script)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60):
+            await collect(peer.follow())
+    assert len(peer.times) <= 4 * 60
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf"), 1e-9, -1])
+async def test_numbers_that_make_no_sense_change_nothing(number: float) -> None:
+    hello = sse.HELLO_COMMENT + control("hello", heartbeat=number)
+    drain = control("drain", reason="closing", spread=number)
+    greeting = json.dumps({"boot_id": "b00t", "protocol": 1, "heartbeat": number}).encode()
+    peer = Peer(stream(hello, *frames(1, 3), drain), stream(hello, *frames(4)), session=(answer(200, greeting),))
+    assert await seqs(peer.follow()) == ALL

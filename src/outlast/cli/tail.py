@@ -14,9 +14,10 @@ from outlast.cli.remote import Remote
 from outlast.cli.terminal import Screen, screen_for
 from outlast.cli.transcript import Listing, Telling, Transcript, is_takeover
 from outlast.cli.wording import counted, link_sentence, recovery_sentence
-from outlast.client.client import Client, ClientRecord
+from outlast.client.client import Client
 from outlast.client.connect import connect
 from outlast.client.received import Received, ReceivedEvent
+from outlast.client.record import ClientRecord
 from outlast.log.event import OWN_PREFIX
 from outlast.run import Status
 from outlast.supervision.phase import Phase

@@ -8,33 +8,24 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import urlencode
 
 from outlast.client import http
-from outlast.client.follow import Follow, RunRecord
+from outlast.client.follow import Follow
 from outlast.client.received import Received
+from outlast.client.record import ClientRecord
 from outlast.client.supervisor import Supervisor
 from outlast.client.transport import Lost
-from outlast.errors import InputInvalid, Unanswered, WireError
+from outlast.errors import InputInvalid, Refusal, Unanswered, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.phase import Phase, Wakeup
 from outlast.supervision.profile import Profile
-from outlast.supervision.record import LinkRecord
 
 ANSWER_WITHIN: Final = 60.0
 """Seconds for the answer to a request, the wait for a link included: a server may be busy, and a person waits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientRecord:
-    """How things stand: the link, and each run that is being followed. Source: M4."""
-
-    link: LinkRecord
-    runs: Mapping[str, RunRecord] = field(default_factory=dict[str, RunRecord])
 
 
 class State:
@@ -178,6 +169,8 @@ class Client:
                 with self._supervisor.asking(link.number, number):
                     answer = await link.connection.ask(method, path, said)
         except (TimeoutError, Lost) as error:
+            if isinstance(error, Lost) and isinstance(error.error, Refusal):
+                raise error.error from None
             raise Unanswered("No answer came; what was asked may have happened all the same.") from error
         if not isinstance(answer, dict):
             raise WireError(http.NOT_OURS)

@@ -57,6 +57,7 @@ class Credentials:
             question.waiting -= 1
             if question.asking.done() or not question.waiting:
                 question.asking.cancel()
+                question.asking.add_done_callback(_seen)
                 if self._question is question:
                     self._question = None  # who comes now asks anew, also while what was given up still winds up
         if question.asking.cancelled():
@@ -73,7 +74,7 @@ class Credentials:
             if response.status_code == HTTPStatus.UNAUTHORIZED and callable(self._given):  # it may just have run out
                 await response.aclose()
                 response = await ask(await self.headers())
-        except httpx2.LocalProtocolError as error:
+        except (httpx2.LocalProtocolError, UnicodeEncodeError) as error:
             raise InputInvalid("The headers cannot be sent as they are.") from error
         return response
 
@@ -81,3 +82,9 @@ class Credentials:
 async def _asked(provider: HeadersOf) -> Headers:
     given = provider()
     return await given if inspect.isawaitable(given) else given
+
+
+def _seen(asking: asyncio.Task[Headers]) -> None:
+    """Look at the provider's error, so that nobody else tells of it: it may hold what it was about."""
+    if not asking.cancelled():
+        asking.exception()

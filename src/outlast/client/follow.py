@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap, event_of, gap_of, with_snapshot
+from outlast.client.record import RunRecord, noted
 from outlast.client.supervisor import SETTLED, Established, Supervisor
 from outlast.client.transport import Lost, Stream
 from outlast.errors import CursorInvalid, WireError
@@ -33,32 +34,26 @@ from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.ladder import Ladder, advice
 from outlast.supervision.phase import Phase, Trouble
-from outlast.supervision.profile import GRACE, HEARTBEAT, LATE, LONGEST_HEARTBEAT, SILENT_BEATS, Profile
+from outlast.supervision.profile import (
+    GRACE,
+    HEARTBEAT,
+    LATE,
+    LONGEST_HEARTBEAT,
+    SHORTEST_HEARTBEAT,
+    SILENT_BEATS,
+    Profile,
+)
 from outlast.wire import native
 from outlast.wire.sse import FrameTooLarge, Message
 
 MUTE_AFTER: Final = 3.0
 """Seconds without a byte of a stream that was granted, after which its link is asked why: it begins with a greeting."""
+PROMPT_EVERY: Final = 1.0
+"""Seconds between two streams that are asked for again at once: one that speaks and ends is no reason to hurry."""
+SHORTEST_SPREAD: Final = 1.0
+"""Seconds over which a reader comes back that is sent away: a server that says none is not come back to at once."""
 OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.CERTIFICATE, Trouble.CREDENTIALS, Trouble.REVOKED})
 """Troubles of asking for a stream that say something of the whole link."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
-    """What is known of a followed run. `place` is how far the reader is; `beat` the newest heartbeat's members.
-
-    `caught_up` says that everything there was when the stream began has come. `recovering` is told by the server's row
-    alone: which takeover it waits for, and in how many seconds from the heartbeat. Source: M4, M5.
-    """
-
-    run: str
-    place: Cursor
-    caught_up: bool = False
-    status: str | None = None
-    recovering: Mapping[str, JSON] | None = None
-    budget: Mapping[str, JSON] | None = None
-    loop_lag: float | None = None
-    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +104,8 @@ class Follow:
         self._mute: asyncio.TimerHandle | None = None  # until the first byte
         self._loop = asyncio.get_running_loop()
         self._moved = asyncio.Event()
+        self._prompt_at = 0.0
+        self._opened_at = 0.0
 
     # ---- for the reader ---------------------------------------------------------------------
 
@@ -209,7 +206,7 @@ class Follow:
         self._stream = stream = link.connection.stream(self._run, owner=self._owner, types=self._types)
         with self._supervisor.asking(link.number, self._number):
             self._over = not await stream.open(self._cursor)
-        self._heard_at = self._loop.time()
+        self._heard_at = self._opened_at = self._loop.time()
         self._mute = self._loop.call_later(MUTE_AFTER, self._accuse)
         self._listen()
 
@@ -242,7 +239,8 @@ class Follow:
             await self._moved.wait()  # without a deadline: the supervisor tries for as long as it takes
             return
         is_first, self._ladder = self._ladder.failures == 0, self._ladder.after(asked, now=self._loop.time())
-        if is_first and not asked and self._profile.prompt:
+        if is_first and not asked and self._profile.prompt and self._loop.time() >= self._prompt_at:
+            self._prompt_at = self._loop.time() + PROMPT_EVERY
             return
         wait = self._ladder.wait(self._profile, now=self._loop.time(), jitter=self._jitter())
         with suppress(TimeoutError):
@@ -329,8 +327,9 @@ class Follow:
             case "hello":
                 self._expect(control.said.get("heartbeat"))
             case "heartbeat":
-                self._ladder = Ladder()
-                self._note(control.said)
+                if self._loop.time() - self._opened_at >= PROMPT_EVERY:
+                    self._ladder = Ladder()
+                self._show(noted(self.record, control.said))
                 self._move_to(control.said.get("head"))
             case "caught-up":
                 self._show(replace(self.record, caught_up=True))
@@ -347,20 +346,9 @@ class Follow:
 
     def _expect(self, beat: JSON) -> None:
         """Take the server's word for how many seconds its heartbeats are apart, unless it is nonsense."""
-        if isinstance(beat, int | float) and 0 < beat <= LONGEST_HEARTBEAT:
+        if isinstance(beat, int | float) and SHORTEST_HEARTBEAT <= beat <= LONGEST_HEARTBEAT:
             self._beat = beat
             self._listen()
-
-    def _note(self, said: Mapping[str, JSON]) -> None:
-        status, recovering, budget, lag = (said.get(name) for name in ("status", "recovering", "budget", "loop_lag"))
-        noted = replace(
-            self.record,
-            status=status if isinstance(status, str) else None,
-            recovering=recovering if isinstance(recovering, dict) else None,
-            budget=budget if isinstance(budget, dict) else None,
-            loop_lag=lag if isinstance(lag, int | float) else None,
-        )
-        self._show(noted)
 
     def _drain(self, said: Mapping[str, JSON]) -> None:
         """Go: the whole link where the node closes, otherwise this stream alone."""
@@ -369,7 +357,8 @@ class Follow:
         reason = said.get("reason")
         self._moves = reason == native.DrainReason.CLOSING
         if self._moves and self._link is not None:
-            self._supervisor.tell(inputs.Drained(link=self._link.number, spread=seconds))
+            spread = max(seconds, SHORTEST_SPREAD)
+            self._supervisor.tell(inputs.Drained(link=self._link.number, spread=spread))
         is_at_once = reason == native.DrainReason.EXPIRED
         self._lost = Lost(Trouble.DRAINING, pause=0.0 if is_at_once else self._jitter() * seconds)
 

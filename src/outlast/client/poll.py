@@ -38,6 +38,8 @@ LIMIT: Final = 500
 """Events of a page: a replay of some length takes few requests, and none of them long."""
 WAIT: Final = 8
 """Seconds for which a page may wait: less than a heartbeat, with room for the way there and back."""
+EMPTY_EVERY: Final = 1.0
+"""Seconds between two pages that were to wait for news and brought none: a server that does not wait is not pressed."""
 STATUS_EVERY: Final = 10.0
 """Seconds between two looks at the status document: a stream's heartbeats are as far apart."""
 
@@ -79,7 +81,7 @@ class PolledStream(HTTPStream):
         self._last: Last | None = None
         self._brought = False
         self._is_idle = False
-        self._status_at = -math.inf
+        self._status_at = self._not_before = -math.inf
         self._oversize: FrameTooLarge | None = None
         self._due: list[Message] = [_control("hello", heartbeat=HEARTBEAT)]
 
@@ -112,6 +114,7 @@ class PolledStream(HTTPStream):
                 return self._take(chunk) if chunk is not None else await self._end()
             if self._is_idle and self._left() <= 0:
                 return [await self._beat()]
+            await asyncio.sleep(max(0.0, self._not_before - asyncio.get_running_loop().time()))
             await self._turn(wait=min(WAIT, math.ceil(max(1.0, self._left()))))
         return ()
 
@@ -121,6 +124,7 @@ class PolledStream(HTTPStream):
         """Ask for the next page. A node that closes is told as a stream's word to go."""
         asked = {"after": str(self._place), "limit": str(LIMIT)} | ({"wait": str(wait)} if wait else {})
         self._lines, self._last, self._brought = Lines(), None, False
+        self._not_before = asyncio.get_running_loop().time() + (EMPTY_EVERY if wait else 0.0)
         with answers.told():
             await self._request(asked, {"accept": LINES})
             assert self._response is not None, "just asked"
@@ -142,7 +146,8 @@ class PolledStream(HTTPStream):
             self._oversize = error  # told when the events before it have been taken
             return error.messages
         messages = [line for line in lines if isinstance(line, Message)]
-        self._brought = self._brought or bool(messages)
+        if messages:
+            self._brought, self._not_before = True, -math.inf
         self._last = next((line for line in lines if isinstance(line, Last)), self._last)
         return messages
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
 from outlast.client.transport import Connection, Lost, Transport
-from outlast.errors import ClientClosed, OutlastError, Unanswered
+from outlast.errors import ClientClosed, InputInvalid, OutlastError, Unanswered
 from outlast.supervision import inputs
 from outlast.supervision.commands import Adopt, Command, Gather, Open, Probe, Release
 from outlast.supervision.inputs import Input
@@ -33,6 +33,8 @@ CLOSE_WITHIN: Final = 6.0
 """Seconds for letting go of a connection: an application of this process has five to hear of it."""
 LETTING_GO: Final = 0
 """Stands for no attempt, whose numbers begin at 1: letting go of a connection outlives what it belonged to."""
+WITHDRAWN: Final = 0
+"""Stands for none of the machine's probes, whose numbers begin at 1: it asks instead of a withdrawn request."""
 HEARD_EVERY: Final = 0.05
 """Seconds between two signs of life that the machine is told of: it counts in seconds."""
 
@@ -80,6 +82,7 @@ class Supervisor:
         self._established: Established | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._heard_at = float("-inf")
+        self._spoken = LETTING_GO  # the newest link over which a stream has said something
         self.followers: set[Follower] = set()
         self.error: OutlastError | None = None
 
@@ -111,6 +114,8 @@ class Supervisor:
 
     async def changed(self) -> None:
         """Wait until something of what is shown is another. Without a deadline, as above."""
+        if self._link.phase is Phase.CLOSED:
+            return  # nothing changes any more
         if self._changes is None:
             self._changes = asyncio.Event()
         await self._changes.wait()
@@ -139,6 +144,7 @@ class Supervisor:
     def heard(self, number: int, *, progress: bool) -> None:
         """Tell that something came in over a link: many times a second, so most of it is let by."""
         current, now = self._link.current, self._loop.time()
+        self._spoken = number
         if current is not None and self._link.phase is Phase.LIVE and now - self._heard_at < HEARD_EVERY:
             is_news = current.suspicion is not None or (progress and not current.progressed)
             if not is_news:
@@ -165,7 +171,9 @@ class Supervisor:
             answered = lost.trouble in ANSWERS
             raise
         except asyncio.CancelledError:
-            answered = False
+            answered = False  # nobody's question any more; a probe finds out whether there would have been an answer
+            if number in self._connections:
+                self._begin(number, self._probe(number, WITHDRAWN), "probe")
             raise
         finally:
             self.tell((inputs.Answered if answered else inputs.Abandoned)(link=number, request=request))
@@ -257,6 +265,8 @@ class Supervisor:
             connection = await transport.connect(number)
         except Lost as lost:
             self._fail(number, lost)
+        except InputInvalid as error:  # what was asked for cannot be sent, now or later
+            self._fail(number, Lost(Trouble.CONFIGURATION, error=error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's failure alone (K9)
             log.warning("an attempt to connect failed unexpectedly (%s)", type(error).__name__)
             self._fail(number, Lost(Trouble.UNEXPECTED, error=error if isinstance(error, OutlastError) else None))
@@ -287,9 +297,9 @@ class Supervisor:
             await self._connections[number].probe()  # without a deadline: it ends with the link
         except Exception:  # noqa: BLE001 - whatever it is, it is no answer: nothing is proven
             return
-        self.heard(number, progress=False)
+        self.tell(inputs.Heard(link=number))
         await asyncio.sleep(SETTLED)
-        if is_mute() and self._link.phase is Phase.LIVE:
+        if is_mute() and self._link.phase is Phase.LIVE and number != self._spoken:
             self.tell(inputs.Lost(link=number, trouble=Trouble.FOREIGN))
 
     async def _gather(self, number: int) -> None:

@@ -7,20 +7,24 @@ Rules:
 
 import asyncio
 import threading
-from collections.abc import Collection, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from outlast.client.client import Client, ClientRecord
+from outlast.client.client import Client
 from outlast.client.connect import connect
 from outlast.client.credentials import Headers, HeadersOf
 from outlast.client.received import Received
+from outlast.client.record import ClientRecord
 from outlast.errors import ClientClosed
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.supervision.phase import Wakeup
 from outlast.supervision.profile import STANDARD, Profile
+
+UNWINDING: Final = 100
+"""Turns of the loop that a call which was broken off may take to unwind: many more than it has waits in it."""
 
 T = TypeVar("T")
 
@@ -73,7 +77,7 @@ class SyncClient:
             while (received := self._wait(following_on())) is not None:
                 yield received
         finally:
-            self._wait(following.aclose())
+            self._wait(_end(following))
 
     @property
     def record(self) -> ClientRecord:
@@ -139,3 +143,14 @@ def connect_sync(
     finally:
         client.loop.call_soon_threadsafe(ending.set)
         thread.join()  # it ends at once: nothing of a client resists
+
+
+async def _end(following: AsyncGenerator[Received, None]) -> None:
+    """Close a follow; what was broken off in it unwinds within a few turns of the loop."""
+    for _ in range(UNWINDING):
+        try:
+            await following.aclose()
+        except RuntimeError:  # it is still running
+            await asyncio.sleep(0)
+        else:
+            return

@@ -14,7 +14,7 @@ from outlast.supervision.inputs import Drained, Failed, Lost, Ready
 from outlast.supervision.ladder import advice
 from outlast.supervision.link import Candidate, Current, Link, Moment
 from outlast.supervision.phase import WAKES, Trouble
-from outlast.supervision.profile import LONGEST_HEARTBEAT, YOUNG_DEATHS
+from outlast.supervision.profile import LONGEST_HEARTBEAT, SHORTEST_HEARTBEAT, YOUNG_DEATHS
 
 Outcome: TypeAlias = tuple[Link, tuple[Command, ...]]
 """The next state, and what is to be done."""
@@ -26,7 +26,7 @@ Outcome: TypeAlias = tuple[Link, tuple[Command, ...]]
 def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
     """Make the attempt the link: what is followed moves over, and the old link is let go."""
     promised = advice(ready.heartbeat or 0.0)
-    is_credible = 0 < promised <= LONGEST_HEARTBEAT
+    is_credible = SHORTEST_HEARTBEAT <= promised <= LONGEST_HEARTBEAT
     heartbeat = promised if is_credible else link.profile.heartbeat
     current = Current(id=ready.attempt, ready_at=at.now, heard_at=at.now, heartbeat=heartbeat)
     before = () if link.current is None else (Release(attempt=link.current.id),)

@@ -36,4 +36,4 @@ class Ladder:
 
 def advice(seconds: float) -> float:
     """Return what is believed of a server's advice: nothing of what makes no sense, and five minutes at most."""
-    return min(seconds, LONGEST_ADVICE) if math.isfinite(seconds) and seconds > 0 else 0.0
+    return float(min(seconds, LONGEST_ADVICE)) if 0 < seconds < math.inf else 0.0

@@ -5,6 +5,8 @@ from typing import Final
 
 HEARTBEAT: Final = 10.0
 """Seconds between two heartbeats of a server, where it does not tell."""
+SHORTEST_HEARTBEAT: Final = 0.1
+"""Seconds between heartbeats that are believed: below it every silence would be asked about."""
 LONGEST_HEARTBEAT: Final = 120.0
 """Seconds between heartbeats that are believed: beyond it a dead link would never be noticed."""
 SILENT_BEATS: Final = 2.0
