@@ -783,6 +783,48 @@ async def test_bytes_that_are_not_of_the_wire_end_the_follow_typed(lie: bytes) -
     assert len(peer.times) == 1
 
 
+# ---- several on one link -------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("R6")
+async def test_one_dead_stream_beside_another_that_flows_is_opened_anew_alone_after_two_heartbeats() -> None:
+    class Two(Peer):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            if "/runs/flows/" in scope["path"]:
+                beats = [part for _ in range(60) for part in (1.0, BEATING)]
+                await stream(HELLO, *beats, *frames(1), then="hang")(receive, send)
+                return
+            await super().__call__(scope, receive, send)
+
+    peer = Two(stream(HELLO, *frames(1, 3), then="hang"), stream(HELLO, *frames(4), then="hang"))
+    async with peer.connect() as client:
+        both = await asyncio.gather(seqs(client.follow("r")), seqs(client.follow("flows")))
+        assert both == [ALL, ALL]
+        assert peer.gaps == [2 * BEAT]
+        assert (len(peer.greeted), client.state.record.link.generation) == (1, 1)
+
+
+@pytest.mark.behaviour("R9")
+async def test_a_slow_application_holds_the_stream_back_and_loses_no_connection() -> None:
+    peer = Peer(stream(HELLO, *frames(1), then="hang"))
+    async with peer.connect() as client:
+        taken: list[int] = []
+        async for received in client.follow("r"):
+            await asyncio.sleep(5 * BEAT)
+            taken.append(received.cursor.seq)
+        assert taken == ALL
+        assert (len(peer.times), client.state.record.link.generation) == (1, 1)
+
+
+async def test_a_refused_run_ends_its_own_follow_alone() -> None:
+    peer = Peer(problem(404, "run_not_found"), stream(HELLO, *frames(1)))
+    async with peer.connect() as client:
+        with pytest.raises(RunNotFound):
+            await seqs(client.follow("none"))
+        assert await seqs(client.follow("r")) == ALL
+        assert client.state.record.link.phase is Phase.LIVE
+
+
 # ---- servers that would be pressed ---------------------------------------------------------------
 
 
