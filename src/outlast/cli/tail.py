@@ -25,7 +25,7 @@ from outlast.supervision.record import LinkRecord
 
 TICK: Final = 1.0
 """Seconds between two looks at the status line: it counts seconds down."""
-WORTH_A_LINE: Final = frozenset({Phase.SLOW, Phase.BUSY, Phase.BACKOFF, Phase.OFFLINE, Phase.BLOCKED})
+WORTH_A_LINE: Final = frozenset({Phase.SLOW, Phase.BUSY, Phase.SWITCHING, Phase.BACKOFF, Phase.OFFLINE, Phase.BLOCKED})
 """Phases that are told to those without a status line."""
 COMPLETED: Final = 0
 NOT_COMPLETED: Final = 1
