@@ -804,6 +804,23 @@ async def test_one_dead_stream_beside_another_that_flows_is_opened_anew_alone_af
         assert (len(peer.greeted), client.state.record.link.generation) == (1, 1)
 
 
+async def test_one_mute_stream_is_no_fault_of_a_link_over_which_another_speaks() -> None:
+    class Two(Peer):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            if "/runs/flows/" in scope["path"]:
+                await stream(HELLO, 15.0, *frames(1), then="hang")(receive, send)
+                return
+            await super().__call__(scope, receive, send)
+
+    peer = Two(stream(then="hang"))
+    async with peer.connect() as client:
+        mute = asyncio.create_task(seqs(client.follow("r")))
+        assert await seqs(client.follow("flows")) == ALL
+        assert client.state.record.link.generation == 1
+        mute.cancel()
+        await asyncio.wait([mute])
+
+
 @pytest.mark.behaviour("R9")
 async def test_a_slow_application_holds_the_stream_back_and_loses_no_connection() -> None:
     peer = Peer(stream(HELLO, *frames(1), then="hang"))

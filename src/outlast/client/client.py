@@ -9,7 +9,6 @@ import itertools
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from typing import Any, Final, cast
-from urllib.parse import urlencode
 
 from outlast.client import http
 from outlast.client.follow import Follow
@@ -90,15 +89,15 @@ class Client:
         said = {"worker": worker, "input": input, "id": id or secrets.token_hex(8), "thread": thread}
         if metadata is not None:
             said["metadata"] = dict(metadata)
-        return await self._ask("POST", f"/runs{_whose(owner)}", said)
+        return await self._ask("POST", f"/runs{http.whose(owner)}", said)
 
     async def status(self, run: str, *, owner: str | None = None) -> dict[str, Any]:
         """Return the status document of a run. Raises `RunNotFound`, `RunGone`, `Unanswered`."""
-        return await self._ask("GET", f"{http.path_of(run)}{_whose(owner)}")
+        return await self._ask("GET", f"{http.path_of(run)}{http.whose(owner)}")
 
     async def stop(self, run: str, *, reason: str | None = None, owner: str | None = None) -> dict[str, Any]:
         """Stop a run and return what is true then; harmless twice. Raises `Unanswered`, and `Refusal`s."""
-        return await self._ask("POST", f"{http.path_of(run)}/stop{_whose(owner)}", {"reason": reason})
+        return await self._ask("POST", f"{http.path_of(run)}/stop{http.whose(owner)}", {"reason": reason})
 
     async def follow(
         self,
@@ -175,7 +174,3 @@ class Client:
         if not isinstance(answer, dict):
             raise WireError(http.NOT_OURS)
         return cast("dict[str, Any]", answer)
-
-
-def _whose(owner: str | None) -> str:
-    return "" if owner is None else f"?{urlencode({'owner': owner})}"

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx2
 
@@ -177,6 +177,11 @@ def path_of(run: str) -> str:
     if run in {"", ".", ".."}:
         raise InputInvalid("This is no run's id.")
     return f"/runs/{quote(run, safe='')}"
+
+
+def whose(owner: str | None) -> str:
+    """Return the query that names whose runs are meant; nothing where they are one's own."""
+    return "" if owner is None else f"?{urlencode({'owner': owner})}"
 
 
 def _hello(said: JSON) -> Hello:

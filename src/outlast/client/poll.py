@@ -14,13 +14,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final, TypeAlias
-from urllib.parse import urlencode
 
 import httpx2
 
 from outlast.client import answers, problem
 from outlast.client.credentials import Credentials
-from outlast.client.http import HTTPConnection, path_of
+from outlast.client.http import HTTPConnection, path_of, whose
 from outlast.client.stream import HTTPStream
 from outlast.client.transport import Lost
 from outlast.errors import Draining, WireError
@@ -57,8 +56,7 @@ class PolledConnection(HTTPConnection):
 
     def stream(self, run: str, *, owner: str | None, types: str | None) -> "PolledStream":
         """Return a stream of a run's log, not yet open. Raises `InputInvalid` for what is no run's id."""
-        whose = "" if owner is None else f"?{urlencode({'owner': owner})}"
-        path = f"{path_of(run)}{whose}"
+        path = f"{path_of(run)}{whose(owner)}"
         return PolledStream(*self._streamed(run, owner=owner, types=types), status=lambda: self.ask("GET", path))
 
 

@@ -16,6 +16,7 @@ from outlast.client import answers
 from outlast.client.credentials import Credentials
 from outlast.client.transport import Lost
 from outlast.log.cursor import Cursor
+from outlast.log.event import JSON_TYPE
 from outlast.supervision.phase import Trouble
 from outlast.wire.sse import FrameTooLarge, Message, Parser
 
@@ -56,7 +57,7 @@ class HTTPStream:
                     answer = await self._client.get(
                         f"{self._address}/snapshot",
                         params=self._asked,
-                        headers={**await self._credentials.headers(), "accept": "application/json"},
+                        headers={**await self._credentials.headers(), "accept": JSON_TYPE},
                         timeout=SNAPSHOT_STALLS,
                         follow_redirects=False,
                     )

@@ -7,7 +7,7 @@ from outlast.supervision.attempts import Outcome, afresh, attempt, release
 from outlast.supervision.change import changed
 from outlast.supervision.inputs import Close, Rest, Want, WentOffline, Woken
 from outlast.supervision.ladder import Ladder
-from outlast.supervision.link import Current, Intent, Link, Moment, Stage, Suspicion
+from outlast.supervision.link import Intent, Link, Moment, Stage, Suspicion, current_of
 from outlast.supervision.phase import WAKES, Wakeup
 from outlast.supervision.profile import REPLACING_EVERY
 from outlast.supervision.questions import ask_whether_there
@@ -57,7 +57,7 @@ def halt(link: Link, _offline: WentOffline, _at: Moment) -> Outcome:
 
 def suspect(link: Link, _offline: WentOffline, at: Moment) -> Outcome:
     """Probe where the link still speaks or needs no network, otherwise let go of it."""
-    current, suspected = _current(link), changed(link, online=False)
+    current, suspected = current_of(link), changed(link, online=False)
     if link.is_local or current.speaks(at.now):
         return (suspected, ()) if link.is_replacing else ask_whether_there(suspected, at, within=link.profile.probe)
     return release(suspected)
@@ -118,7 +118,7 @@ def revive(link: Link, woken: Woken, at: Moment) -> Outcome:
     """After a short sleep probe anew and with less patience; after a long one replace the link."""
     if woken.seconds >= link.profile.absence:
         return afresh(_doomed(link, at), at)
-    current = _current(link)
+    current = current_of(link)
     awake = changed(link, current=changed(current, suspicion=None))  # an answer may have been slept through
     return ask_whether_there(awake, at, within=link.profile.short_probe, silent=current.is_slow)
 
@@ -154,8 +154,3 @@ def _doomed(link: Link, at: Moment) -> Link:
     doom = Suspicion(stage=Stage.DOOMED, asked_at=at.now, until=at.now, silent=True)
     current = changed(link.current, suspicion=doom, witness=None, busy_since=None, gathered_at=None)
     return changed(link, current=current)
-
-
-def _current(link: Link) -> Current:
-    assert link.current is not None, "the table calls this where there is a link"
-    return link.current

@@ -285,6 +285,12 @@ class Link:
         return found
 
 
+def current_of(link: Link) -> Current:
+    """Return the connection of a link that has one, as the table knows of each rule that asks."""
+    assert link.current is not None, "the table calls this where there is a link"
+    return link.current
+
+
 class Due(StrEnum):
     """What time does to a link."""
 

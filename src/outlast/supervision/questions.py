@@ -14,7 +14,7 @@ from outlast.supervision.attempts import Outcome, afresh
 from outlast.supervision.change import changed
 from outlast.supervision.commands import Gather, Probe, Release
 from outlast.supervision.inputs import Abandoned, Answered, Asked, Heard, ProbeAnswered, ProbeFailed, Witnessed
-from outlast.supervision.link import Current, Link, Moment, Service, Stage, Suspicion, Witness
+from outlast.supervision.link import Current, Link, Moment, Service, Stage, Suspicion, Witness, current_of
 from outlast.supervision.phase import STRENGTH, Grade
 from outlast.supervision.profile import ANSWER_WITHIN
 
@@ -29,7 +29,7 @@ TOGETHER: Final = 0.001
 
 def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
     """Clear the link's suspicion; progress clears the service's too."""
-    before = _current(link)
+    before = current_of(link)
     if before.is_quiet and link.trouble is None:
         if at.now - before.heard_at < TOGETHER and before.progressed >= heard.progress:
             return link, ()
@@ -48,12 +48,12 @@ def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
 
 def believe(link: Link, _answered: ProbeAnswered, at: Moment) -> Outcome:
     """Clear the link's suspicion, and every question that nobody waits for any more."""
-    return _answered_at(link, _current(link).service, at), ()
+    return _answered_at(link, current_of(link).service, at), ()
 
 
 def bury(link: Link, failed: ProbeFailed, at: Moment) -> Outcome:
     """Let go of the link, and try at once with the ladder anew."""
-    let_go = Release(attempt=_current(link).id)
+    let_go = Release(attempt=current_of(link).id)
     bare = changed(link, current=None, must_move=False, trouble=failed.trouble, lost_at=at.now)
     if link.candidate is not None:
         return bare, (let_go,)
@@ -63,7 +63,7 @@ def bury(link: Link, failed: ProbeFailed, at: Moment) -> Outcome:
 
 def ask(link: Link, asked: Asked, at: Moment) -> Outcome:
     """Remember the open question."""
-    current = _current(link)
+    current = current_of(link)
     already = current.service.asked
     if len(already) >= MOST_ASKED or any(number == asked.request for number, _ in already):
         return link, ()
@@ -73,12 +73,12 @@ def ask(link: Link, asked: Asked, at: Moment) -> Outcome:
 
 def answer(link: Link, answered: Answered, at: Moment) -> Outcome:
     """Clear the question and the link's suspicion."""
-    return _answered_at(link, _without(_current(link).service, answered.request), at), ()
+    return _answered_at(link, _without(current_of(link).service, answered.request), at), ()
 
 
 def abandon(link: Link, abandoned: Abandoned, at: Moment) -> Outcome:
     """Keep the question open: nobody waits any more, and still it was not answered."""
-    current = _current(link)
+    current = current_of(link)
     asked_at = dict(current.service.asked).get(abandoned.request)
     if asked_at is None:
         return link, ()
@@ -88,7 +88,7 @@ def abandon(link: Link, abandoned: Abandoned, at: Moment) -> Outcome:
 
 def witness(link: Link, witnessed: Witnessed, at: Moment) -> Outcome:
     """Call a server busy that something speaks for, where something is late."""
-    current = _current(link)
+    current = current_of(link)
     if not current.is_slow or _outweighs(current, witnessed.grade, link, at):
         return link, ()
     return _call_busy(link, Witness(grade=witnessed.grade, at=at.now), at), ()
@@ -99,7 +99,7 @@ def witness(link: Link, witnessed: Witnessed, at: Moment) -> Outcome:
 
 def ask_whether_there(link: Link, at: Moment, *, within: float, silent: bool = False) -> Outcome:
     """Probe, unless that is being found out already."""
-    current = _current(link)
+    current = current_of(link)
     if current.suspicion is not None:
         return link, ()
     suspicion = Suspicion(stage=Stage.PROBE, asked_at=at.now, until=at.now + within, silent=silent)
@@ -113,7 +113,7 @@ def wonder(link: Link, at: Moment) -> Outcome:
 
 def advance(link: Link, at: Moment) -> Outcome:
     """Go on to what follows the stage that has run out: another question, evidence, or another link."""
-    current, profile = _current(link), link.profile
+    current, profile = current_of(link), link.profile
     suspicion = current.suspicion
     assert suspicion is not None, "its deadline has come"
     match suspicion.stage:
@@ -133,26 +133,26 @@ def advance(link: Link, at: Moment) -> Outcome:
 
 def doubt(link: Link, at: Moment) -> Outcome:
     """Find out what is with a service that has not answered for too long."""
-    current = _current(link)
+    current = current_of(link)
     doubted = changed(current, service=changed(current.service, doubted=True), gathered_at=at.now)
     return changed(link, current=doubted), (Gather(link=current.id),)
 
 
 def deadlock(link: Link, at: Moment) -> Outcome:
     """Call the service busy: the link speaks, and still there is no answer."""
-    return _call_busy(link, Witness(grade=Grade.FRAMES, at=_current(link).heard_at), at), ()
+    return _call_busy(link, Witness(grade=Grade.FRAMES, at=current_of(link).heard_at), at), ()
 
 
 def fade(link: Link, _at: Moment) -> Outcome:
     """Call a server busy no longer for which nothing has spoken for too long; its budget goes on."""
-    current = _current(link)
+    current = current_of(link)
     suspicion = None if current.suspicion is None else changed(current.suspicion, silent=True)
     return changed(link, current=changed(current, witness=None, suspicion=suspicion)), ()
 
 
 def gather(link: Link, at: Moment) -> Outcome:
     """Look for evidence again."""
-    current = _current(link)
+    current = current_of(link)
     return changed(link, current=changed(current, gathered_at=at.now)), (Gather(link=current.id),)
 
 
@@ -160,7 +160,7 @@ def gather(link: Link, at: Moment) -> Outcome:
 
 
 def _look(link: Link, suspicion: Suspicion, at: Moment) -> Outcome:
-    return gather(changed(link, current=changed(_current(link), suspicion=suspicion)), at)
+    return gather(changed(link, current=changed(current_of(link), suspicion=suspicion)), at)
 
 
 def _send(link: Link, current: Current) -> Outcome:
@@ -173,7 +173,7 @@ def _answered_at(link: Link, service: Service, at: Moment) -> Link:
     service = changed(service, abandoned_at=None)
     since = service.since
     doubted = service.doubted and since is not None and at.now - since >= ANSWER_WITHIN
-    current = changed(_current(link), heard_at=at.now, suspicion=None, service=changed(service, doubted=doubted))
+    current = changed(current_of(link), heard_at=at.now, suspicion=None, service=changed(service, doubted=doubted))
     return _settled(link, current)
 
 
@@ -188,7 +188,7 @@ def _settled(link: Link, current: Current) -> Link:
 
 
 def _call_busy(link: Link, witness: Witness, at: Moment) -> Link:
-    current = _current(link)
+    current = current_of(link)
     busy = changed(
         current,
         witness=witness,
@@ -212,8 +212,3 @@ def _open(service: Service, asked_at: float, at: Moment) -> Service:
 
 def _without(service: Service, request: int) -> Service:
     return changed(service, asked=tuple(each for each in service.asked if each[0] != request))
-
-
-def _current(link: Link) -> Current:
-    assert link.current is not None, "the table calls this where there is a link"
-    return link.current
