@@ -7,13 +7,15 @@ by its answer or an error, never by silence.
 import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from outlast.client import http
 from outlast.client.follow import Follow
-from outlast.client.received import Received
+from outlast.client.received import Asked, Received
 from outlast.client.record import ClientRecord
+from outlast.client.share import Reader, Shares
 from outlast.client.supervisor import Supervisor
 from outlast.client.transport import Lost
 from outlast.errors import InputInvalid, Refusal, Unanswered, WireError
@@ -30,14 +32,15 @@ ANSWER_WITHIN: Final = 60.0
 class State:
     """How things stand with one server; every view of it shows the same."""
 
-    def __init__(self, supervisor: Supervisor, follows: Collection[Follow]) -> None:
+    def __init__(self, supervisor: Supervisor, shares: Shares) -> None:
         self._supervisor = supervisor
-        self._follows = follows
+        self._shares = shares
 
     @property
     def record(self) -> ClientRecord:
-        """How things stand now."""
-        runs = {follow.record.run: follow.record for follow in self._follows}
+        """How things stand now; of a run that is followed in several ways, the one that is furthest behind."""
+        records = sorted((share.record for share in self._shares), key=lambda record: record.place.seq, reverse=True)
+        runs = {record.run: record for record in records}
         return ClientRecord(link=self._supervisor.record, runs=runs)
 
     async def changed(self) -> None:
@@ -65,7 +68,8 @@ class Client:
         self._supervisor = supervisor
         self._profile = profile
         self._jitter = jitter
-        self._follows: set[Follow] = set()
+        self._shares = Shares(self._begin)
+        self._starts: dict[tuple[str | None, str], asyncio.Event] = {}
         self._numbers = itertools.count(1)
 
     # ---- runs -------------------------------------------------------------------------------
@@ -86,10 +90,12 @@ class Client:
         run. It is sent once; after `Unanswered` the run may have been started all the same. Raises `Refusal`s.
         Source: R11, A1.
         """
-        said = {"worker": worker, "input": input, "id": id or secrets.token_hex(8), "thread": thread}
+        run = id or secrets.token_hex(8)
+        said = {"worker": worker, "input": input, "id": run, "thread": thread}
         if metadata is not None:
             said["metadata"] = dict(metadata)
-        return await self._ask("POST", f"/runs{http.whose(owner)}", said)
+        with self._starting(owner, run):
+            return await self._ask("POST", f"/runs{http.whose(owner)}", said)
 
     async def status(self, run: str, *, owner: str | None = None) -> dict[str, Any]:
         """Return the status document of a run. Raises `RunNotFound`, `RunGone`, `Unanswered`."""
@@ -112,40 +118,33 @@ class Client:
 
         It outlives the link for as long as the client does. Events that cannot be served are told as a `ReceivedGap`,
         whose snapshot replaces what was read so far. With `types` only events of these types come, and the terminal
-        event. A link that is blocked is waited for, unless not `patient`: then what blocks it is raised.
+        event. A link that is blocked is waited for, unless not `patient`: then what blocks it is raised. Those who
+        follow one run in one client share its stream, and a run that is being started here is waited for.
 
         Raises the `Refusal` that the server answered (`RunNotFound`, …), `InputInvalid` for what is no run's id,
         `FrameTooLarge` for an event that no try can bring, `WireError` for a peer that does not keep to the wire, and
-        `ClientClosed`. Source: R2, R3, R4, R8, R9.
+        `ClientClosed`. Source: R2, R3, R4, R8, R9, R10.
         """
         http.path_of(run)
-        cursor = after if isinstance(after, Cursor) else Cursor.parse(after or "")
-        follow = Follow(
-            self._supervisor,
-            run,
-            cursor=cursor,
-            owner=owner,
-            types=None if types is None else ",".join(types),
-            profile=self._profile,
-            jitter=self._jitter,
-            number=next(self._numbers),
-            patient=patient,
-        )
-        self._follows.add(follow)
+        place = after if isinstance(after, Cursor) else Cursor.parse(after or "")
+        while (starting := self._starts.get((owner, run))) is not None:
+            await starting.wait()  # a start has a deadline of its own
+        asked = Asked(run=run, owner=owner, types=None if types is None else ",".join(types), patient=patient)
+        reader = Reader(asked, place, self._shares)
         try:
-            while (received := await follow.next()) is not None:
+            while (received := await reader.next()) is not None:
                 yield received
-                follow.take(received)
+                reader.take(received)
+                self._supervisor.publish()
         finally:
-            self._follows.discard(follow)
-            await follow.close()
+            await reader.close()
 
     # ---- the link ---------------------------------------------------------------------------
 
     @property
     def state(self) -> "State":
         """How things stand: `state.record` now, and `async for record in client.state` whenever that changes."""
-        return State(self._supervisor, self._follows)
+        return State(self._supervisor, self._shares)
 
     def wakeup(self, wakeup: Wakeup | str, *, seconds: float = 0.0) -> None:
         """Give the link a reason to look now, such as `visible`, after `seconds` of absence or sleep.
@@ -159,6 +158,27 @@ class Client:
         self._supervisor.tell(inputs.Woken(wakeup=reason, seconds=seconds))
 
     # ---- inside -----------------------------------------------------------------------------
+
+    def _begin(self, asked: Asked, place: Cursor) -> Follow:
+        return Follow(
+            self._supervisor,
+            asked,
+            cursor=place,
+            profile=self._profile,
+            jitter=self._jitter,
+            number=next(self._numbers),
+        )
+
+    @contextmanager
+    def _starting(self, owner: str | None, run: str) -> Generator[None, None, None]:
+        """Let those who would follow a run wait until its start is answered."""
+        starting = self._starts[owner, run] = asyncio.Event()
+        try:
+            yield
+        finally:
+            starting.set()
+            if self._starts.get((owner, run)) is starting:
+                del self._starts[owner, run]
 
     async def _ask(self, method: str, path: str, said: JSON = None) -> dict[str, Any]:
         number = next(self._numbers)

@@ -1,17 +1,16 @@
 """Follows one run over however many links it takes: each event once and in order, a gap told, then the end.
 
 Rules:
-1. The cursor is ours, not the connection's. It moves when the reader comes back for the next item, so an exception
-   in the reader's code leaves it before the event that was being handled.
+1. The cursor is ours, not the connection's: it is behind everything that was handed over.
 2. Nothing of a frame that broke off is used; what comes again after a reconnection is dropped by its number.
 3. A number that was skipped is never passed over, not even by an end that is told behind it: the events are asked for
    again, and where the peer skips them a second time it does not keep to the wire, and the follow ends.
 4. The supervisor alone connects. This asks it for the link, and moves when that is another one. A stream that breaks
    on a link that lives is asked for again by itself, ever more rarely while nothing comes of it.
 5. Silence counts only while the link lives and we wait for bytes: two heartbeats without one, and the stream is asked
-   for again (R6). A slow reader slows the server down and costs no connection (R9).
+   for again (R6). What nobody comes for stays with the server, and its silence means nothing (R9).
 6. A gap is handed over with its snapshot, or not at all: where the server only says where that is, it is fetched
-   first. A snapshot older than what the reader has taken is passed over, unless the gap is about just that place.
+   first. A snapshot older than what was handed over is passed over, unless the gap is about just that place.
 7. With `types` numbers are skipped on purpose. The place moves on with the head that a heartbeat tells, so that a
    reader which comes back does not have the same events left out again.
 8. What another try cannot cure ends typed: a refusal, an event too large, bytes that are no frames of ours.
@@ -19,16 +18,16 @@ Rules:
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from outlast.client.received import Received, ReceivedEvent, ReceivedGap, event_of, gap_of, with_snapshot
+from outlast.client.received import Asked, Received, ReceivedEvent, ReceivedGap, event_of, gap_of, with_snapshot
 from outlast.client.record import RunRecord, noted
 from outlast.client.supervisor import SETTLED, Established, Supervisor
 from outlast.client.transport import Lost, Stream
-from outlast.errors import CursorInvalid, WireError
+from outlast.errors import CursorInvalid, OutlastError, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.supervision import inputs
@@ -64,37 +63,31 @@ class _Unbridged:
 
 
 class Follow:
-    """One reader's place in a log, and what has become of its streams."""
+    """One way through a log, and what has become of its streams; `cursor` is behind everything that was handed over."""
 
     def __init__(
         self,
         supervisor: Supervisor,
-        run: str,
+        asked: Asked,
         *,
         cursor: Cursor,
-        owner: str | None,
-        types: str | None,
         profile: Profile,
         jitter: Callable[[], float],
         number: int,
-        patient: bool,
     ) -> None:
-        self._record = RunRecord(run=run, place=cursor)
+        self._record = RunRecord(run=asked.run, place=cursor)
         self._supervisor = supervisor
-        self._run = run
-        self._owner = owner
-        self._types = types
+        self._asked = asked
         self._profile = profile
         self._jitter = jitter
         self._number = number
-        self._patient = patient
-        self._cursor = cursor
+        self.cursor = cursor
         self._link: Established | None = None
         self._stream: Stream | None = None
         self._lost: Lost | None = None  # found among frames, acted on before the next ones are asked for
         self._moves = False  # its node closes: what comes next comes over another link
         self._over = False
-        self._accepted: Iterator[Received | _Unbridged] = iter(())
+        self._failure: OutlastError | None = None  # told when what came before it has been
         self._ladder = Ladder()
         self._skipped_at: Cursor | None = None
         self._heard_at = 0.0
@@ -107,30 +100,20 @@ class Follow:
         self._prompt_at = 0.0
         self._opened_at = 0.0
 
-    # ---- for the reader ---------------------------------------------------------------------
+    # ---- for those who read ------------------------------------------------------------------
 
-    async def next(self) -> Received | None:
-        """Return what comes next that the reader has not taken yet; None when nothing more will come."""
-        while True:
-            for accepted in self._accepted:
-                received = await self._fetch(accepted) if isinstance(accepted, _Unbridged) else accepted
-                if received is not None:
-                    return received
+    async def receive(self) -> list[Received]:
+        """Return what comes next, in order; nothing when nothing more will come.
+
+        Raises what no other try can cure, once everything before it has been returned.
+        """
+        while self._failure is None:
             messages = await self._receive()
             if messages is None:
-                return None
-            self._accepted = self._accept(messages)
-
-    def take(self, received: Received) -> None:
-        """Move behind what the reader has taken."""
-        self._cursor = received.cursor
-        if isinstance(received, ReceivedEvent):
-            if self._ladder.failures:
-                self._ladder = Ladder()
-            self._over = received.is_terminal
-        else:
-            self._over = received.is_end
-        self._supervisor.publish()
+                return []
+            if received := await self._accept(messages):
+                return received
+        raise self._failure
 
     async def close(self) -> None:
         """Let go of the stream. Harmless twice."""
@@ -145,8 +128,8 @@ class Follow:
     @property
     def record(self) -> RunRecord:
         """How it stands; put together when somebody looks, and not at each event: that took half of the time."""
-        if self._record.place is not self._cursor or self._record.over is not self._over:
-            self._record = replace(self._record, place=self._cursor, over=self._over)
+        if self._record.place is not self.cursor or self._record.over is not self._over:
+            self._record = replace(self._record, place=self.cursor, over=self._over)
         return self._record
 
     # ---- for the supervisor -----------------------------------------------------------------
@@ -179,7 +162,7 @@ class Follow:
             except Lost as lost:
                 await self._lose(lost)
             except FrameTooLarge as error:
-                sentence = f"The event after {self._cursor} is larger than this reader takes."
+                sentence = f"The event after {self.cursor} is larger than this reader takes."
                 raise FrameTooLarge(sentence, last_id=error.last_id, messages=()) from None
         return None
 
@@ -200,12 +183,13 @@ class Follow:
     async def _open(self) -> None:
         """Ask for a stream over the link that there is, once there is one. Raises what blocks it."""
         self._supervisor.followers.add(self)
-        link = await self._supervisor.wait_established(patient=self._patient)
+        asked = self._asked
+        link = await self._supervisor.wait_established(patient=asked.patient)
         self._moved.clear()
         self._link, self._moves = link, False
-        self._stream = stream = link.connection.stream(self._run, owner=self._owner, types=self._types)
+        self._stream = stream = link.connection.stream(asked.run, owner=asked.owner, types=asked.types)
         with self._supervisor.asking(link.number, self._number):
-            self._over = not await stream.open(self._cursor)
+            self._over = not await stream.open(self.cursor)
         self._heard_at = self._opened_at = self._loop.time()
         self._mute = self._loop.call_later(MUTE_AFTER, self._accuse)
         self._listen()
@@ -278,15 +262,31 @@ class Follow:
 
     # ---- frames -----------------------------------------------------------------------------
 
-    def _accept(self, messages: Sequence[Message]) -> Iterator[Received | _Unbridged]:
-        """Yield what the reader has not taken yet; nothing more once the stream turned out to be of no use."""
-        for message in messages:
-            if self._over or self._lost is not None:
-                return
-            control = native.control_from_frame(message)
-            received = self._read(message) if control is None else self._hear(control)
-            if received is not None:
-                yield received
+    async def _accept(self, messages: Sequence[Message]) -> list[Received]:
+        """Return what was not handed over yet, and move behind it: nothing of a stream that proves to be of no use."""
+        received = list[Received]()
+        try:
+            for message in messages:
+                if self._over or self._lost is not None:
+                    break
+                control = native.control_from_frame(message)
+                found = self._read(message) if control is None else self._hear(control)
+                item = await self._fetch(found) if isinstance(found, _Unbridged) else found
+                if item is not None:
+                    self._move(item)
+                    received.append(item)
+        except OutlastError as error:
+            self._failure = error
+        return received
+
+    def _move(self, received: Received) -> None:
+        self.cursor = received.cursor
+        if isinstance(received, ReceivedEvent):
+            if self._ladder.failures:
+                self._ladder = Ladder()
+            self._over = received.is_terminal
+        else:
+            self._over = received.is_end
 
     async def _fetch(self, unbridged: _Unbridged) -> ReceivedGap | None:
         """Return the gap with its snapshot; None when that cannot be had now. The stream waits meanwhile."""
@@ -307,18 +307,18 @@ class Follow:
     def _read(self, message: Message) -> ReceivedEvent | None:
         """Return a stored event when it is the next one."""
         received = event_of(message)
-        if received is None or received.seq <= self._cursor.seq:
+        if received is None or received.seq <= self.cursor.seq:
             return None
-        if received.seq == self._cursor.seq + 1 or self._types is not None:
+        if received.seq == self.cursor.seq + 1 or self._asked.types is not None:
             return received
         self._ask_again()
         return None
 
     def _ask_again(self) -> None:
         """Lose the stream that left something out. Raises `WireError` where another one left out the same."""
-        if self._skipped_at == self._cursor:
-            raise WireError(f"The peer left out what follows {self._cursor}, and did so again when asked for it.")
-        self._skipped_at = self._cursor
+        if self._skipped_at == self.cursor:
+            raise WireError(f"The peer left out what follows {self.cursor}, and did so again when asked for it.")
+        self._skipped_at = self.cursor
         self._lost = Lost(Trouble.SKIPPED)
 
     def _hear(self, control: native.Control) -> ReceivedGap | _Unbridged | None:
@@ -364,13 +364,13 @@ class Follow:
 
     def _gap(self, said: Mapping[str, JSON]) -> ReceivedGap | _Unbridged | None:
         gap = gap_of(said)
-        if gap.requested.seq != self._cursor.seq and gap.cursor.seq <= self._cursor.seq:
+        if gap.requested.seq != self.cursor.seq and gap.cursor.seq <= self.cursor.seq:
             return None
         return _Unbridged(gap) if "snapshot" not in said and "snapshot_url" in said else gap
 
     def _end_at(self, head: JSON) -> None:
         """Be over, unless the terminal event, which every view shows, was left out on the way."""
-        if _place(head).seq > self._cursor.seq:
+        if _place(head).seq > self.cursor.seq:
             self._ask_again()
         else:
             self._over = True
@@ -378,8 +378,8 @@ class Follow:
     def _move_to(self, head: JSON) -> None:
         """Move behind what was left out: all that we asked for has come, up to there."""
         place = _place(head)
-        if self._types is not None and place.seq > self._cursor.seq:
-            self._cursor = place
+        if self._asked.types is not None and place.seq > self.cursor.seq:
+            self.cursor = place
 
 
 def _place(head: JSON) -> Cursor:

@@ -1,4 +1,4 @@
-"""What a reader receives: the events of a log, and the gaps that are told where events cannot be served."""
+"""What a reader asks for and receives: events of a log, and the gaps that are told where they cannot be served."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +10,19 @@ from outlast.log.event import JSON, Event
 from outlast.run import TERMINALS
 from outlast.wire import native
 from outlast.wire.sse import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is followed, and how. `types` are joined by commas; None leaves nothing out.
+
+    A link that is blocked is waited for where `patient`; otherwise what blocks it is raised.
+    """
+
+    run: str
+    owner: str | None = None
+    types: str | None = None
+    patient: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
