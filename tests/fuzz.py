@@ -99,7 +99,7 @@ class Course:
         if pick < 0.13:
             return inputs.WentOffline() if link.online else Woken(wakeup=Wakeup.ONLINE)
         if pick < 0.15:
-            return inputs.Rest() if chance.random() < 0.9 else inputs.Close()
+            return inputs.Close()
         if link.candidate is not None and pick < 0.5:
             return self.outcome(link.candidate.id)
         if link.current is not None:
@@ -199,7 +199,7 @@ class Course:
         if was is Phase.CLOSED:
             assert self.link is before, "what is closed stays closed"
         if was is Phase.BLOCKED and commands:
-            assert isinstance(input, Woken | inputs.Rest | inputs.Close), "a block is ended by a wakeup"
+            assert isinstance(input, Woken | inputs.Close), "a block is ended by a wakeup"
             if isinstance(input, Woken):
                 assert before.block is not None, "it was blocked by something"
                 assert input.wakeup in {Wakeup.USER, *WAKES[before.block]}, "and by one that its reason lists"

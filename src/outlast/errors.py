@@ -136,7 +136,7 @@ class NotAdmitted(Refusal):
 
 
 class Forbidden(Refusal):
-    """The application's `authorize` refuses what is about no single run, such as a start or a list."""
+    """`authorize` refuses what is about no single run, or `authenticate` everything that somebody asks."""
 
     code = "forbidden"
 

@@ -142,6 +142,35 @@ def test_a_server_that_restarts_may_not_know_yet_whom_it_trusts(after: float, tr
     assert machine.phase is phase
 
 
+@pytest.mark.behaviour("N4")
+@pytest.mark.parametrize(("at", "phase"), [(30.999, Phase.BACKOFF), (31.0, Phase.BLOCKED)])
+def test_a_link_that_is_refused_right_after_a_restart_is_made_anew(at: float, phase: Phase) -> None:
+    machine = live()
+    machine.lose(at=1.0)
+    machine.tell(Ready(attempt=2), 1.0)
+    machine.lose(Trouble.CREDENTIALS, at)
+    assert machine.phase is phase
+
+
+@pytest.mark.behaviour("K12")
+def test_an_address_at_which_there_was_a_server_may_have_one_again() -> None:
+    machine = connecting()
+    machine.tell(Failed(attempt=1, trouble=Trouble.ADDRESS))
+    assert machine.phase is Phase.BLOCKED
+    machine = live()
+    machine.lose(at=3600.0)
+    machine.tell(Failed(attempt=2, trouble=Trouble.ADDRESS), 7200.0)
+    assert (machine.phase, machine.link.trouble) == (Phase.BACKOFF, Trouble.BUSY)
+
+
+@pytest.mark.behaviour("M2")
+def test_another_server_at_the_address_is_no_passing_trouble() -> None:
+    machine = live()
+    machine.lose(at=1.0)
+    machine.tell(Failed(attempt=2, trouble=Trouble.CONFIGURATION), 2.0)
+    assert (machine.phase, machine.link.trouble) == (Phase.BLOCKED, Trouble.CONFIGURATION)
+
+
 @pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 0.0), (0.5, 5.0), (0.75, 7.5)])
 def test_a_draining_server_is_left_at_a_time_of_ones_own_within_the_spread(jitter: float, seconds: float) -> None:
     machine = live()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from outlast.supervision.commands import Open, Probe, Release
-from outlast.supervision.inputs import Close, Failed, Ready, Rest, Want, WentOffline
+from outlast.supervision.inputs import Close, Failed, Ready, Want, WentOffline
 from outlast.supervision.link import Link
 from outlast.supervision.phase import Phase, Trouble, Wakeup
 from outlast.supervision.profile import DESKTOP, MOBILE, STANDARD, Profile
@@ -19,18 +19,15 @@ def test_wanting_it_twice_is_wanting_it_once() -> None:
     assert machine.link.attempts == 1
 
 
-@pytest.mark.parametrize("ending", [Rest(), Close()], ids=["rest", "close"])
-def test_the_end_lets_go_of_link_and_attempt(ending: Rest | Close) -> None:
+def test_the_end_lets_go_of_link_and_attempt() -> None:
     machine = live()
     machine.wake(Wakeup.USER)
-    assert machine.tell(ending) == [Release(attempt=2), Release(attempt=1)]
+    assert machine.tell(Close()) == [Release(attempt=2), Release(attempt=1)]
     assert (machine.link.deadline, machine.held) == (None, set())
 
 
-def test_what_rests_is_wanted_again_and_what_is_closed_never() -> None:
+def test_what_is_closed_is_never_wanted_again() -> None:
     machine = live()
-    machine.tell(Rest())
-    assert machine.tell(Want()) == [Open(attempt=2)]
     machine.tell(Close())
     assert machine.tell(Want()) == []
     assert machine.phase is Phase.CLOSED
@@ -141,6 +138,7 @@ def test_other_credentials_replace_the_link_of_an_account_and_no_other() -> None
     [
         (Trouble.CREDENTIALS, Wakeup.CREDENTIALS_CHANGED),
         (Trouble.VERSION, Wakeup.UPDATED),
+        (Trouble.ADDRESS, Wakeup.USER),
         (Trouble.CONFIGURATION, Wakeup.USER),
     ],
 )

@@ -21,7 +21,7 @@ def test_every_word_is_the_same_in_every_language(kind: type[Phase | Trouble | W
 def test_refused_credentials_wait_for_others_an_old_version_for_an_update_and_another_server_for_a_person() -> None:
     assert WAKES[Trouble.CREDENTIALS] == WAKES[Trouble.REVOKED] == {Wakeup.CREDENTIALS_CHANGED}
     assert WAKES[Trouble.VERSION] == {Wakeup.UPDATED}
-    assert WAKES[Trouble.CONFIGURATION] == frozenset()
+    assert WAKES[Trouble.ADDRESS] == WAKES[Trouble.CONFIGURATION] == frozenset()
 
 
 def test_the_stronger_the_evidence_the_earlier_it_is_named() -> None:

@@ -69,7 +69,9 @@ def test_every_phase_has_its_sentence() -> None:
     [
         (Trouble.CREDENTIALS, "sign in again"),
         (Trouble.VERSION, "update needed"),
-        (Trouble.CONFIGURATION, "check the address"),
+        (Trouble.REVOKED, "sign in again"),
+        (Trouble.ADDRESS, "check the address"),
+        (Trouble.CONFIGURATION, "another server answers at this address"),
         (Trouble.CERTIFICATE, "the server's certificate cannot be trusted"),
     ],
 )

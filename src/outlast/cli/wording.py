@@ -26,7 +26,8 @@ TROUBLES: Final[Mapping[Trouble, str]] = {
     Trouble.CREDENTIALS: "the server does not accept the credentials",
     Trouble.REVOKED: "the server has taken this identity's rights away",
     Trouble.VERSION: "the server speaks another version",
-    Trouble.CONFIGURATION: "no Outlast answers at this address",
+    Trouble.ADDRESS: "no Outlast answers at this address",
+    Trouble.CONFIGURATION: "it is not the one that was meant",
     Trouble.CERTIFICATE: "the server's certificate cannot be trusted",
 }
 

@@ -17,7 +17,7 @@ from outlast.client.credentials import Credentials
 from outlast.client.evidence import Evidence
 from outlast.client.stream import SSEStream
 from outlast.client.transport import Hello, Lost, Stream
-from outlast.errors import InputInvalid, OutlastError, Refusal, WireError
+from outlast.errors import Forbidden, InputInvalid, NotAdmitted, OutlastError, Refusal, WireError
 from outlast.log.event import JSON, JSON_TYPE, encode_json
 from outlast.supervision.phase import Grade, Trouble
 from outlast.wire.native import PROTOCOL
@@ -114,8 +114,10 @@ class HTTPConnection:
         """Ask who is there. Raises `Lost`."""
         try:
             said = await self.ask("GET", "/session")
+        except (Forbidden, NotAdmitted) as refusal:  # somebody who is known, and may not come in any more
+            raise Lost(Trouble.REVOKED, error=refusal) from refusal
         except Refusal as refusal:
-            raise Lost(Trouble.CONFIGURATION, error=refusal) from refusal
+            raise Lost(Trouble.ADDRESS, error=refusal) from refusal
         except WireError as error:
             raise Lost(Trouble.FOREIGN, error=error) from error
         self.hello = _hello(said)

@@ -265,8 +265,8 @@ class Supervisor:
             connection = await transport.connect(number)
         except Lost as lost:
             self._fail(number, lost)
-        except InputInvalid as error:  # what was asked for cannot be sent, now or later
-            self._fail(number, Lost(Trouble.CONFIGURATION, error=error))
+        except InputInvalid as error:  # the headers cannot be sent, now or later
+            self._fail(number, Lost(Trouble.CREDENTIALS, error=error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's failure alone (K9)
             log.warning("an attempt to connect failed unexpectedly (%s)", type(error).__name__)
             self._fail(number, Lost(Trouble.UNEXPECTED, error=error if isinstance(error, OutlastError) else None))

@@ -4,6 +4,8 @@ Rules:
 1. At most one attempt is in flight, and at most one link stands beside it: making comes before breaking (R1).
 2. An attempt that fails leaves alone a link that lives. One that nothing speaks for is let go with it.
 3. The last trouble stays visible until a link is established (K6).
+4. What would block is forgiven where it may only be a server's restart: credentials for a while (N4), and an address
+   at which there has been one.
 """
 
 from typing import TypeAlias
@@ -45,7 +47,7 @@ def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
 def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
     """Wait along the ladder, or block; a link that lives is left alone."""
     assert link.candidate is not None, "nothing else fails"
-    trouble, is_woken = _within_restart(link, failed.trouble, at), link.candidate.woken
+    trouble, is_woken = _forgiven(link, failed.trouble, at), link.candidate.woken
     link = changed(link, candidate=None, trouble=trouble)
     if trouble in {Trouble.FOREIGN, Trouble.SILENT}:
         link = _died_young(link)
@@ -66,11 +68,12 @@ def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
 
 def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
     """Try again: at once where the profile is prompt and this is the first time, otherwise along the ladder."""
-    link = outlived(link, lost.trouble, at)
-    link = changed(link, current=None, must_move=False, trouble=lost.trouble, path_changed=False)
-    if lost.trouble in WAKES:
+    trouble = _forgiven(link, lost.trouble, at)
+    link = outlived(link, trouble, at)
+    link = changed(link, current=None, must_move=False, trouble=trouble, path_changed=False)
+    if trouble in WAKES:
         bare, commands = release(link)
-        return changed(bare, block=lost.trouble), commands
+        return changed(bare, block=trouble), commands
     link = changed(link, lost_at=at.now)
     if link.is_replacing and link.is_reachable:
         return link, ()  # its replacement is under way, or has its time
@@ -143,10 +146,11 @@ def outlived(link: Link, trouble: Trouble, at: Moment) -> Link:
     return climbed if trouble is Trouble.UNREACHABLE else _died_young(climbed)
 
 
-def _within_restart(link: Link, trouble: Trouble, at: Moment) -> Trouble:
-    """Forgive a server that restarts, or goes: it may not know yet whom it trusts (N4)."""
+def _forgiven(link: Link, trouble: Trouble, at: Moment) -> Trouble:
+    """Forgive a server that restarts, or goes: it may not know yet whom it trusts, nor stand where it will (N4)."""
     restarts = link.lost_at is not None and at.now - link.lost_at < link.profile.stable
-    return Trouble.BUSY if trouble is Trouble.CREDENTIALS and restarts else trouble
+    is_passing = (trouble is Trouble.CREDENTIALS and restarts) or (trouble is Trouble.ADDRESS and link.generation > 0)
+    return Trouble.BUSY if is_passing else trouble
 
 
 def _stay(link: Link, at: Moment) -> Outcome:

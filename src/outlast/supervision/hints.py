@@ -5,7 +5,7 @@ A hint is a trigger and never the truth: it makes the machine ask, or try, and o
 
 from outlast.supervision.attempts import Outcome, afresh, attempt, release
 from outlast.supervision.change import changed
-from outlast.supervision.inputs import Close, Rest, Want, WentOffline, Woken
+from outlast.supervision.inputs import Close, Want, WentOffline, Woken
 from outlast.supervision.ladder import Ladder
 from outlast.supervision.link import Intent, Link, Moment, Stage, Suspicion, current_of
 from outlast.supervision.phase import WAKES, Wakeup
@@ -20,14 +20,10 @@ def begin(link: Link, _want: Want, at: Moment) -> Outcome:
     return attempt(changed(link, intent=Intent.WANTED), at)
 
 
-def rest(link: Link, _rest: Rest, _at: Moment) -> Outcome:
-    """Let go of everything until somebody wants the link again."""
-    return _end(link, Intent.NONE)
-
-
 def close(link: Link, _close: Close, _at: Moment) -> Outcome:
     """Let go of everything for good."""
-    return _end(link, Intent.CLOSED)
+    bare, commands = release(link)
+    return changed(bare, intent=Intent.CLOSED, block=None, trouble=None), commands
 
 
 # ---- the network ----------------------------------------------------------------------------------
@@ -137,14 +133,6 @@ def unblock(link: Link, woken: Woken, at: Moment) -> Outcome:
     assert block is not None, "it is blocked"
     heard = changed(link, online=link.online or woken.wakeup is Wakeup.ONLINE)
     return insist(heard, woken, at) if woken.wakeup in WAKES[block] else (heard, ())
-
-
-def _end(link: Link, intent: Intent) -> Outcome:
-    bare, commands = release(link)
-    ended = changed(
-        bare, intent=intent, ladder=Ladder(), block=None, trouble=None, lost_at=None, replaced_at=None, young_deaths=0
-    )
-    return ended, commands
 
 
 def _doomed(link: Link, at: Moment) -> Link:

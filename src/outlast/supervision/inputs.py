@@ -20,11 +20,6 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rest:
-    """Nobody wants the link any more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Close:
     """It is over for good."""
 
@@ -155,7 +150,6 @@ class Tick:
 
 Input: TypeAlias = (
     Want
-    | Rest
     | Close
     | Woken
     | WentOffline

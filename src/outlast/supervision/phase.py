@@ -45,7 +45,7 @@ class Trouble(StrEnum):
     SILENT = "silent"
     """Nothing was heard for longer than can be borne."""
     BUSY = "busy"
-    """The server answered that it cannot serve this now."""
+    """The server, or what stands before it, answered that it cannot serve this now."""
     ENDED = "ended"
     """The connection was closed in order, too early."""
     DRAINING = "draining"
@@ -62,8 +62,10 @@ class Trouble(StrEnum):
     """The server says that this identity has lost its rights."""
     VERSION = "version"
     """The server speaks a version that this client does not."""
+    ADDRESS = "address"
+    """No Outlast answers us at this address."""
     CONFIGURATION = "configuration"
-    """No Outlast answers at this address."""
+    """Another server answers at this address than the one that was meant."""
     CERTIFICATE = "certificate"
     """The server's certificate cannot be trusted."""
 
@@ -92,6 +94,7 @@ WAKES: Final[Mapping[Trouble, frozenset[Wakeup]]] = MappingProxyType(
         Trouble.CREDENTIALS: frozenset({Wakeup.CREDENTIALS_CHANGED}),
         Trouble.REVOKED: frozenset({Wakeup.CREDENTIALS_CHANGED}),
         Trouble.VERSION: frozenset({Wakeup.UPDATED}),
+        Trouble.ADDRESS: frozenset(),
         Trouble.CONFIGURATION: frozenset(),
         Trouble.CERTIFICATE: frozenset({Wakeup.ONLINE, Wakeup.RESUMED}),  # a portal in the way, or a wrong clock
     }

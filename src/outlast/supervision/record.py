@@ -57,7 +57,8 @@ _BLOCKED: Final[Mapping[Trouble | None, str]] = {
     Trouble.CREDENTIALS: "sign in again",
     Trouble.REVOKED: "sign in again",
     Trouble.VERSION: "update needed",
-    Trouble.CONFIGURATION: "check the address",
+    Trouble.ADDRESS: "check the address",
+    Trouble.CONFIGURATION: "another server answers at this address",
     Trouble.CERTIFICATE: "the server's certificate cannot be trusted",
 }
 

@@ -31,7 +31,6 @@ RULES: Final[Mapping[Key, Mapping[Phase, Rule]]] = MappingProxyType(
     {
         # ---- intent ----
         inputs.Want: {IDLE: hints.begin},
-        inputs.Rest: _in(_WANTED, hints.rest),
         inputs.Close: _in((IDLE, *_WANTED), hints.close),
         # ---- hints ----
         Wakeup.USER: {OFFLINE: hints.forgive, **_in((CONNECTING, *_LINKED, BACKOFF, BLOCKED), hints.insist)},
@@ -89,14 +88,14 @@ RULES: Final[Mapping[Key, Mapping[Phase, Rule]]] = MappingProxyType(
 TRANSITIONS: Final[Mapping[Phase, frozenset[Phase]]] = MappingProxyType(
     {
         IDLE: frozenset({OFFLINE, CONNECTING, CLOSED}),
-        OFFLINE: frozenset({IDLE, CONNECTING, BACKOFF, CLOSED}),
-        CONNECTING: frozenset({IDLE, OFFLINE, LIVE, BACKOFF, BLOCKED, CLOSED}),
-        LIVE: frozenset({IDLE, OFFLINE, CONNECTING, SLOW, SWITCHING, BACKOFF, BLOCKED, CLOSED}),
-        SLOW: frozenset({IDLE, OFFLINE, CONNECTING, LIVE, BUSY, SWITCHING, BACKOFF, BLOCKED, CLOSED}),
-        BUSY: frozenset({IDLE, OFFLINE, CONNECTING, LIVE, SLOW, SWITCHING, BACKOFF, BLOCKED, CLOSED}),
-        SWITCHING: frozenset({IDLE, OFFLINE, CONNECTING, LIVE, SLOW, BUSY, BACKOFF, BLOCKED, CLOSED}),
-        BACKOFF: frozenset({IDLE, OFFLINE, CONNECTING, CLOSED}),
-        BLOCKED: frozenset({IDLE, OFFLINE, CONNECTING, CLOSED}),
+        OFFLINE: frozenset({CONNECTING, BACKOFF, CLOSED}),
+        CONNECTING: frozenset({OFFLINE, LIVE, BACKOFF, BLOCKED, CLOSED}),
+        LIVE: frozenset({OFFLINE, CONNECTING, SLOW, SWITCHING, BACKOFF, BLOCKED, CLOSED}),
+        SLOW: frozenset({OFFLINE, CONNECTING, LIVE, BUSY, SWITCHING, BACKOFF, BLOCKED, CLOSED}),
+        BUSY: frozenset({OFFLINE, CONNECTING, LIVE, SLOW, SWITCHING, BACKOFF, BLOCKED, CLOSED}),
+        SWITCHING: frozenset({OFFLINE, CONNECTING, LIVE, SLOW, BUSY, BACKOFF, BLOCKED, CLOSED}),
+        BACKOFF: frozenset({OFFLINE, CONNECTING, CLOSED}),
+        BLOCKED: frozenset({OFFLINE, CONNECTING, CLOSED}),
         CLOSED: frozenset(),
     }
 )
