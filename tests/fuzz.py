@@ -131,8 +131,10 @@ class Course:
             return inputs.Abandoned(link=link, request=number)
         if pick < 0.58:
             return inputs.ProbeAnswered(link=link, probe=number)
-        if pick < 0.86:
+        if pick < 0.84:
             return inputs.Witnessed(link=link, grade=chance.choice(GRADES))
+        if pick < 0.86:
+            return inputs.Denied(link=link)
         if pick < 0.9:
             return inputs.Drained(link=link, spread=chance.choice(ADVICE))
         trouble = chance.choice(TROUBLES)

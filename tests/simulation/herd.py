@@ -16,7 +16,7 @@ from outlast.supervision.commands import Command, Open
 from outlast.supervision.inputs import Drained, Failed, Input, Lost, Ready, Tick, Want
 from outlast.supervision.link import Link
 from outlast.supervision.phase import Trouble
-from outlast.supervision.profile import STANDARD
+from outlast.supervision.profile import STANDARD, Profile
 from outlast.supervision.step import step
 
 PAGE = Path(__file__).parents[2] / "docs" / "busy.md"
@@ -49,10 +49,10 @@ class Herd:
 class Crowd:
     """Clients on one virtual clock, each with a machine of its own, against a server that is away for a while."""
 
-    def __init__(self, *, away: float, seed: int) -> None:
+    def __init__(self, *, away: float, seed: int, profile: Profile) -> None:
         self._back = TOLD + ENDS + away
         self._dice = random.Random(seed)
-        self._links = [Link(profile=STANDARD) for _ in range(CLIENTS)]
+        self._links = [Link(profile=profile) for _ in range(CLIENTS)]
         self._tries: Counter[int] = Counter()
         self._due: list[tuple[float, int]] = []
         self._attempts: list[tuple[float, int]] = []
@@ -92,9 +92,9 @@ class Crowd:
         return commands
 
 
-def measure(*, away: float = 10.0, seed: int = SEED) -> Herd:
+def measure(*, away: float = 10.0, seed: int = SEED, profile: Profile = STANDARD) -> Herd:
     """Return when clients came back to a server that was away for so long."""
-    return Crowd(away=away, seed=seed).run()
+    return Crowd(away=away, seed=seed, profile=profile).run()
 
 
 def histogram(herd: Herd) -> str:

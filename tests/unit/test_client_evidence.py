@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how a connection stands")
 
 BOOT = "b00t"
+DENIED = "denied"
+"""Stands among the grades for what speaks against a node."""
 
 
 @dataclass
@@ -60,10 +62,11 @@ async def deaf() -> AsyncIterator[str]:
 
 async def found(
     suspect: Node, others: Sequence[str] = (), *, credentials: Callable[[], dict[str, str]] | None = None
-) -> list[Grade]:
-    """Look for what speaks for a node."""
-    told: list[Grade] = []
-    await Evidence(others, Credentials(credentials), make=direct).look(suspect, told.append)
+) -> list[str]:
+    """Look for what speaks for a node, and against it."""
+    told: list[str] = []
+    evidence = Evidence(others, Credentials(credentials), make=direct)
+    await evidence.look(suspect, told.append, lambda: told.append(DENIED))
     return told
 
 
@@ -93,8 +96,8 @@ async def test_a_node_without_a_beacon_is_not_asked_for_one() -> None:
 
 
 NONSENSE: dict[str, Answer | Raw] = {
-    "another boot": says({"boot_id": "an0ther"}),
     "no boot": says({"loop_lag": 0.0}),
+    "no boot of ours": says({"boot_id": 7}),
     "a list": says([BOOT]),
     "a text": says(BOOT),
     "no JSON": says(b"b00t"),
@@ -121,6 +124,22 @@ async def test_nonsense_is_no_evidence_and_never_raises(answer: Answer | Raw) ->
         assert await found(lit(peer), [peer.url]) == []
 
 
+@pytest.mark.behaviour("R7")
+async def test_a_beacon_of_another_boot_speaks_against_a_node_unless_something_speaks_for_it() -> None:
+    async with ScriptedPeer(lambda _: says({"boot_id": "an0ther"})) as beacon:
+        assert await found(lit(beacon)) == [DENIED]
+        for rows, told in (([node()], [Grade.WITNESS]), ([node(live=False)], [DENIED] * 2), ([], [DENIED])):
+            async with ScriptedPeer([listing(*rows)]) as other:
+                assert await found(lit(beacon), [other.url]) == told
+
+
+@linux
+async def test_a_kernel_that_acknowledges_outweighs_a_beacon_of_another_boot() -> None:
+    async with ScriptedPeer([says({"boot_id": "an0ther"})]) as beacon, deaf() as place:
+        suspect = Node(place, Hello(boot_id=BOOT, beacon=beacon.port), is_direct=True)
+        assert await found(suspect) == [Grade.KERNEL]
+
+
 @pytest.mark.behaviour("P14")
 async def test_nobody_at_the_beacons_port_is_no_evidence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -140,13 +159,13 @@ async def test_a_witness_that_says_nothing_is_given_up_before_the_triage_ends() 
 # ---- other nodes --------------------------------------------------------------------------------
 
 
-@pytest.mark.behaviour("P14")
+@pytest.mark.behaviour("P14", "R7")
 @pytest.mark.parametrize(
-    ("row", "grades"),
+    ("row", "told"),
     [
         (node(), [Grade.WITNESS]),
-        (node(live=False), []),
-        (node(stalled=True), []),
+        (node(live=False), [DENIED]),
+        (node(stalled=True), [DENIED]),
         (node(live="yes"), []),
         (node(id="someone"), []),
         ({"id": BOOT}, []),
@@ -154,9 +173,9 @@ async def test_a_witness_that_says_nothing_is_given_up_before_the_triage_ends() 
     ],
     ids=["live", "lapsed", "stalled", "nonsense", "unknown", "bare", "a text"],
 )
-async def test_another_node_speaks_for_one_whose_lease_is_renewed(row: Any, grades: list[Grade]) -> None:
+async def test_another_node_speaks_for_one_whose_lease_is_renewed_and_against_others(row: Any, told: list[str]) -> None:
     async with ScriptedPeer([listing(row)]) as other:
-        assert await found(Node(), [other.url]) == grades
+        assert await found(Node(), [other.url]) == told
         assert [asked.path for asked in other.asked] == ["/nodes"]
 
 
@@ -191,6 +210,18 @@ async def test_credentials_that_cannot_be_had_do_not_keep_a_node_from_being_aske
     ]
 
 
+@pytest.mark.behaviour("R7")
+async def test_a_lapsed_lease_is_told_at_once_whatever_a_beacon_says_or_keeps_to_itself() -> None:
+    loop = asyncio.get_running_loop()
+    for said in (says({"boot_id": BOOT}), Answer(body=[Hold()])):
+        async with ScriptedPeer([said]) as beacon, ScriptedPeer([listing(node(live=False))]) as other:
+            denied: list[float] = []
+            evidence = Evidence([other.url], Credentials(None), make=direct)
+            await evidence.look(lit(beacon), lambda _: None, lambda denied=denied: denied.append(loop.time()))
+            assert len(denied) == 1
+            assert denied[0] == pytest.approx(loop.time() - (0.0 if said.body != [Hold()] else WITHIN))
+
+
 async def test_a_beacon_and_another_node_are_heard_both() -> None:
     async with ScriptedPeer([says({"boot_id": BOOT})]) as beacon, ScriptedPeer([listing(node())]) as other:
         assert sorted(await found(lit(beacon), [other.url])) == [Grade.BEACON, Grade.WITNESS]
@@ -212,7 +243,7 @@ async def test_a_kernel_that_acknowledges_speaks_for_a_node_where_nothing_stands
 async def test_another_nodes_word_outweighs_the_kernel() -> None:
     """A stopped process has its bytes acknowledged for ever."""
     async with deaf() as place:
-        for rows, grades in (([node(live=False)], []), ([node()], [Grade.WITNESS]), ([], [Grade.KERNEL])):
+        for rows, grades in (([node(live=False)], [DENIED]), ([node()], [Grade.WITNESS]), ([], [Grade.KERNEL])):
             async with ScriptedPeer([listing(*rows)]) as other:
                 assert await found(Node(place, is_direct=True), [other.url]) == grades
 

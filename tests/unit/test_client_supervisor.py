@@ -28,7 +28,7 @@ class Line:
         self.probes = 0
         self.closed = 0
 
-    async def look(self, tell: Callable[[Grade], None]) -> None:
+    async def look(self, tell: Callable[[Grade], None], deny: Callable[[], None]) -> None:
         """Tell nothing: nobody speaks for this node."""
 
     async def probe(self) -> None:
@@ -194,6 +194,20 @@ async def test_a_probe_is_sent_and_its_late_answer_after_the_link_was_replaced_s
         lines.made[0].answering.set()
         await asyncio.sleep(0.01)
         assert (supervisor.record.generation, supervisor.record.phase) == (2, Phase.LIVE)
+
+
+@pytest.mark.behaviour("R7")
+async def test_what_speaks_against_a_silent_node_ends_the_wait_for_what_speaks_for_it() -> None:
+    class Lapsed(Line):
+        async def look(self, tell: Callable[[Grade], None], deny: Callable[[], None]) -> None:
+            deny()
+
+    lines = Lines(Lapsed)
+    async with supervised(lines) as supervisor:
+        await established(supervisor)
+        while supervisor.record.generation == 1:
+            await supervisor.changed()
+        assert lines.attempts == [0.0, 25.0]
 
 
 async def test_a_lost_link_is_taken_in_at_once() -> None:

@@ -32,6 +32,21 @@ def test_every_failure_spreads_a_herd_twice_as_wide_up_to_five_minutes(failures:
     assert ladder.wait(STANDARD, now=0.0, jitter=0.5) == width / 2
 
 
+@pytest.mark.behaviour("K16", "K17")
+@given(jitters)
+def test_who_failed_within_the_spread_leaves_the_rest_of_it_to_the_others(jitter: float) -> None:
+    ladder = Ladder(spread=10.0, spread_until=110.0).after(0.0, now=103.0)
+    assert ladder.wait(STANDARD, now=103.0, jitter=jitter) == 7.0 + jitter * 20.0
+    assert ladder.wait(DESKTOP, now=103.0, jitter=jitter) == 7.0 + jitter * 20.0
+    assert ladder.wait(STANDARD, now=111.0, jitter=jitter) == jitter * 20.0
+
+
+@pytest.mark.behaviour("K16")
+def test_of_two_floors_the_later_one_holds() -> None:
+    assert Ladder(failures=1, spread=1.0, spread_until=2.0, floor=60.0).wait(STANDARD, now=0.0, jitter=0.0) == 60.0
+    assert Ladder(failures=1, spread=1.0, spread_until=60.0, floor=2.0).wait(STANDARD, now=0.0, jitter=0.0) == 60.0
+
+
 def test_a_spread_below_the_rung_makes_nobody_come_sooner() -> None:
     assert Ladder(failures=7, spread=0.01).wait(STANDARD, now=0.0, jitter=0.5) == 15.0
     assert Ladder(failures=1, spread=1.0).wait(DESKTOP, now=0.0, jitter=0.1) == 3.0

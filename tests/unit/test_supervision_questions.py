@@ -3,7 +3,17 @@
 import pytest
 
 from outlast.supervision.commands import Gather, Open, Probe, Release
-from outlast.supervision.inputs import Abandoned, Answered, Asked, ProbeAnswered, ProbeFailed, Ready, Witnessed
+from outlast.supervision.inputs import (
+    Abandoned,
+    Answered,
+    Asked,
+    Denied,
+    Failed,
+    ProbeAnswered,
+    ProbeFailed,
+    Ready,
+    Witnessed,
+)
 from outlast.supervision.phase import Grade, Phase, Trouble, Wakeup
 from outlast.supervision.profile import DESKTOP, MOBILE
 from outlast.supervision.questions import MOST_ASKED
@@ -142,6 +152,31 @@ def test_evidence_keeps_a_silent_link_as_long_as_it_lasts_and_its_budget_ends_it
     assert (machine.phase, machine.link.can_send) == (Phase.SWITCHING, True)
     machine.tell(Ready(attempt=2))
     assert machine.phase is Phase.LIVE
+
+
+@pytest.mark.behaviour("R7")
+@pytest.mark.parametrize("grade", [None, *Grade], ids=str)
+def test_what_speaks_against_a_silent_server_outweighs_all_that_spoke_for_it(grade: Grade | None) -> None:
+    machine = live()
+    machine.wait(25.0)
+    if grade is not None:
+        machine.tell(Witnessed(link=1, grade=grade))
+    assert machine.tell(Denied(link=1)) == [Open(attempt=2)]
+    assert (machine.phase, machine.link.can_send) == (Phase.SWITCHING, True)
+    assert (machine.current.witness, machine.current.busy_since, machine.current.gathered_at) == (None, None, None)
+    assert machine.tell(Failed(attempt=2, trouble=Trouble.UNREACHABLE)) == [Release(attempt=1)]
+
+
+@pytest.mark.behaviour("R7")
+def test_nothing_is_believed_against_a_server_that_was_not_asked_or_still_has_time_to_answer() -> None:
+    machine = live()
+    machine.tell(Asked(link=1, request=1), 10.0)
+    machine.wait(15.0)
+    assert machine.phase is Phase.SLOW
+    assert machine.tell(Denied(link=1)) == []
+    assert machine.wait(20.0) == [Probe(link=1, probe=1)]
+    assert machine.tell(Denied(link=1), 24.999) == []
+    assert machine.phase is Phase.SLOW
 
 
 @pytest.mark.behaviour("P14")

@@ -6,6 +6,7 @@ from outlast.supervision.inputs import (
     Abandoned,
     Answered,
     Asked,
+    Denied,
     Drained,
     Failed,
     Heard,
@@ -31,6 +32,7 @@ PAST: list[Input] = [
     Answered(link=1, request=1),
     Abandoned(link=1, request=1),
     Witnessed(link=1, grade=Grade.BEACON),
+    Denied(link=1),
 ]
 
 

@@ -1,11 +1,14 @@
-"""Looks for what speaks for a node that does not answer: its beacon, another node, its machine's kernel.
+"""Looks for what speaks for a node that does not answer, or against it: its beacon, another node, its kernel.
 
 Rules:
 1. Each witness is trusted for what it can know. A beacon speaks for the process whose boot id it tells, whatever stands
    between. Another node speaks for a lease that is being renewed. A kernel speaks for the machine at the other end of
    the connection, so only where nothing stands between us and the server.
-2. What another node says of a lapsed lease outweighs the kernel: a stopped process still has its bytes acknowledged.
-3. Looking takes less than a triage, and never fails: no evidence is none.
+2. A lease that has lapsed, by another node's word, speaks against the node, whatever speaks for it: its runs go on
+   elsewhere. A stopped process still has its bytes acknowledged, and a beacon with a process of its own is still lit.
+3. A beacon that tells another boot speaks against the node where nothing speaks for it: what balances load may have
+   sent the question to another one's.
+4. Looking takes less than a triage, and never fails: no evidence is none.
 """
 
 import asyncio
@@ -37,6 +40,7 @@ NOTHING: Final = (httpx2.RequestError, httpx2.InvalidURL, ValueError, RecursionE
 log = logging.getLogger("outlast.client")
 
 Tell: TypeAlias = Callable[[Grade], None]
+Deny: TypeAlias = Callable[[], None]
 
 
 class Suspect(Protocol):
@@ -57,19 +61,26 @@ class Evidence:
         self._credentials = credentials
         self._make = make
 
-    async def look(self, suspect: Suspect, tell: Tell) -> None:
-        """Tell each grade of evidence that is found, and return when there will be no more."""
+    async def look(self, suspect: Suspect, tell: Tell, deny: Deny) -> None:
+        """Tell each grade of evidence that is found, deny what something speaks against; return when that is all."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(WITHIN), _plain() as client, asyncio.TaskGroup() as looking:
-                looking.create_task(_let(_ask_beacon(client, suspect, tell)), name="ask the beacon")
-                looking.create_task(self._ask_others(client, suspect, tell), name="ask others")
+            async with asyncio.timeout(WITHIN), _plain() as client:
+                async with asyncio.TaskGroup() as looking:
+                    lit = looking.create_task(_ask_beacon(client, suspect, tell), name="ask the beacon")
+                    spoken = looking.create_task(self._ask_others(client, suspect, tell, deny), name="ask others")
+                if lit.result() is False and not spoken.result():
+                    deny()
 
-    async def _ask_others(self, plain: httpx2.AsyncClient, suspect: Suspect, tell: Tell) -> None:
+    async def _ask_others(self, plain: httpx2.AsyncClient, suspect: Suspect, tell: Tell, deny: Deny) -> bool:
+        """Say whether other nodes, or where these know nothing the kernel, speak for a node."""
         told = await self._told_of(suspect.hello.boot_id) if self._others else set[bool | None]()
         if True in told:
             tell(Grade.WITNESS)
-        elif False not in told and suspect.is_direct:
-            await _ask_kernel(plain, suspect.place, tell)
+            return True
+        if False in told:
+            deny()
+            return False
+        return suspect.is_direct and await _ask_kernel(plain, suspect.place, tell)
 
     async def _told_of(self, boot_id: str) -> set[bool | None]:
         async with self._make() as client, asyncio.TaskGroup() as asking:
@@ -103,26 +114,33 @@ def _plain() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(trust_env=False, timeout=None, verify=False)
 
 
-async def _ask_beacon(client: httpx2.AsyncClient, suspect: Suspect, tell: Tell) -> None:
+async def _ask_beacon(client: httpx2.AsyncClient, suspect: Suspect, tell: Tell) -> bool | None:
+    """Say whether it is a node's own boot that its beacon tells; None where no boot is told."""
     if suspect.hello.beacon is None:
-        return
+        return None
     host = httpx2.URL(suspect.place).host
     beacon = httpx2.URL(scheme="http", host=host, port=suspect.hello.beacon, path="/")
-    said = await _answer(client, beacon, {})
-    if said.get("boot_id") == suspect.hello.boot_id:
+    boot: JSON = None
+    with suppress(*NOTHING):
+        boot = (await _answer(client, beacon, {})).get("boot_id")
+    if boot == suspect.hello.boot_id:
         tell(Grade.BEACON)
+        return True
+    return False if isinstance(boot, str) else None
 
 
-async def _ask_kernel(client: httpx2.AsyncClient, place: str, tell: Tell) -> None:
-    """Send a request over a connection of its own, and see whether it is acknowledged."""
+async def _ask_kernel(client: httpx2.AsyncClient, place: str, tell: Tell) -> bool:
+    """Send a request over a connection of its own, and say whether it is acknowledged."""
     handshake = kernel.Handshake()
     async with asyncio.TaskGroup() as asking:
         request = client.get(f"{place}/session", extensions={"trace": handshake}, follow_redirects=False)
         sent = asking.create_task(_let(request), name="ask to be acknowledged")
         await asyncio.wait([sent], timeout=ACKNOWLEDGED_AFTER)
-        if kernel.acknowledges(handshake.before, kernel.read(handshake.socket), is_direct=True):
+        speaks = kernel.acknowledges(handshake.before, kernel.read(handshake.socket), is_direct=True)
+        if speaks:
             tell(Grade.KERNEL)
         sent.cancel()
+    return speaks
 
 
 async def _let(asking: Awaitable[object]) -> None:
@@ -147,9 +165,10 @@ async def _answer(client: httpx2.AsyncClient, url: httpx2.URL, headers: Headers)
 
 
 def _lives(said: Mapping[str, JSON], boot_id: str) -> bool | None:
-    """Return whether a node's lease is live, by another node's list; None where that does not know it."""
+    """Return whether a node's lease is live and renewed, by another node's list; None where that does not say it."""
     nodes = said.get("nodes")
     for node in nodes if isinstance(nodes, list) else ():
         if isinstance(node, dict) and node.get("id") == boot_id:
-            return node.get("live") is True and node.get("stalled") is not True
+            live, stalled = node.get("live"), node.get("stalled")
+            return live is True and stalled is not True if isinstance(live, bool) else None
     return None

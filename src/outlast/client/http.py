@@ -143,9 +143,9 @@ class HTTPConnection:
         except (ValueError, RecursionError) as error:
             raise WireError(NOT_OURS) from error
 
-    async def look(self, tell: Callable[[Grade], None]) -> None:
-        """Tell what speaks for the node. Source: P14."""
-        await self._evidence.look(self, tell)
+    async def look(self, tell: Callable[[Grade], None], deny: Callable[[], None]) -> None:
+        """Tell what speaks for the node, and deny it where something speaks against it. Source: P14, R7."""
+        await self._evidence.look(self, tell, deny)
 
     def stream(self, run: str, *, owner: str | None, types: str | None) -> Stream:
         """Return a stream of a run's log, not yet open. Raises `InputInvalid` for what is no run's id."""

@@ -305,7 +305,10 @@ class Supervisor:
     async def _gather(self, number: int) -> None:
         connection = self._connections.get(number)
         if connection is not None:
-            await connection.look(lambda grade: self.tell(inputs.Witnessed(link=number, grade=grade)))
+            await connection.look(
+                lambda grade: self.tell(inputs.Witnessed(link=number, grade=grade)),
+                lambda: self.tell(inputs.Denied(link=number)),
+            )
 
 
 async def _let_go(connection: Connection) -> None:

@@ -85,8 +85,11 @@ class Connection(Protocol):
         """Return once the node has answered whether it is there; raises `Lost` when there is nobody to answer."""
         ...
 
-    async def look(self, tell: Callable[[Grade], None]) -> None:
-        """Tell each thing that speaks for the node while it does not answer; takes less than a triage, never raises."""
+    async def look(self, tell: Callable[[Grade], None], deny: Callable[[], None]) -> None:
+        """Tell each thing that speaks for the node while it does not answer, and deny it where one speaks against it.
+
+        Takes less than a triage, and never raises.
+        """
         ...
 
     async def ask(self, method: str, path: str, said: JSON = None) -> JSON:

@@ -39,7 +39,7 @@ def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
         candidate=None,
         must_move=False,
         trouble=None,
-        ladder=changed(link.ladder, spread=0.0, floor=0.0),
+        ladder=changed(link.ladder, spread=0.0, spread_until=0.0, floor=0.0),
     )
     return established, (Adopt(attempt=ready.attempt), *before)
 
@@ -87,7 +87,7 @@ def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
 def move(link: Link, drained: Drained, at: Moment) -> Outcome:
     """Replace the link at a time of our own within the spread; it serves until it ends."""
     spread = advice(drained.spread)
-    ladder = changed(link.ladder, spread=spread)
+    ladder = changed(link.ladder, spread=spread, spread_until=at.now + spread)
     moving = changed(link, ladder=ladder, must_move=True, trouble=Trouble.DRAINING, lost_at=at.now)
     if not link.is_reachable or link.candidate is not None or (link.must_move and link.retry_at is not None):
         return moving, ()

@@ -140,6 +140,13 @@ class Witnessed:
     grade: Grade
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """Something speaks against the server: it is gone, or has lost its runs to another one."""
+
+    link: int
+
+
 # ---- time -------------------------------------------------------------------------------------------
 
 
@@ -164,5 +171,6 @@ Input: TypeAlias = (
     | Answered
     | Abandoned
     | Witnessed
+    | Denied
     | Tick
 )

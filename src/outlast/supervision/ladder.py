@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from outlast.supervision.change import changed
 from outlast.supervision.profile import LONGEST_ADVICE, Profile
 
 
@@ -11,27 +12,27 @@ class Ladder:
     """Where a link stands on its ladder.
 
     `failures` counts from 0 since the last reset; `spread` is the server's advice over how many seconds its clients
-    come back; `floor` is the time before which it wants to see none of them. Source: K5, K16, K17.
+    come back, `spread_until` when these are over: who has failed before leaves them to those whose first turn comes.
+    `floor` is the time before which the server wants to see nobody. Source: K5, K16, K17.
     """
 
     failures: int = 0
     spread: float = 0.0
+    spread_until: float = 0.0
     floor: float = 0.0
 
     def after(self, pause: float, *, now: float) -> "Ladder":
         """Return where one stands after one more failure; the server wants to be left alone for `pause` seconds."""
         asked = advice(pause)
-        return Ladder(failures=self.failures + 1, spread=self.spread, floor=now + asked if asked else self.floor)
+        return changed(self, failures=self.failures + 1, floor=now + asked if asked else self.floor)
 
     def wait(self, profile: Profile, *, now: float, jitter: float) -> float:
         """Return the seconds to the next attempt; `jitter` in [0, 1) picks the place where it may fall."""
         rung = profile.ladder[min(max(self.failures, 1), len(profile.ladder)) - 1]
         asked = min(self.spread * 2.0 ** min(self.failures, 16), LONGEST_ADVICE)
-        away = max(self.floor - now, 0.0)
-        if profile.jittered or asked:
-            width = max(asked, rung)
-            return away + jitter * width if profile.jittered else max(away, rung, jitter * width)
-        return max(away, rung)
+        away = max(self.floor - now, self.spread_until - now, 0.0)
+        drawn = away + jitter * max(asked, rung) if profile.jittered or asked else away
+        return drawn if profile.jittered else max(drawn, rung)
 
 
 def advice(seconds: float) -> float:

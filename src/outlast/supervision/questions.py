@@ -6,6 +6,8 @@ Rules:
 3. Anything that comes in clears the link's suspicion. The probe that it cleared stays an open question to the
    service, which only an answer or progress clears (P13).
 4. Busy needs evidence, and only as long as it is fresh; it is looked for again as long as it is needed (P14).
+5. What speaks against a server ends the waiting, where the link has missed a probe and says nothing: its own voice
+   outweighs everything (R7).
 """
 
 from typing import Final
@@ -13,7 +15,16 @@ from typing import Final
 from outlast.supervision.attempts import Outcome, afresh
 from outlast.supervision.change import changed
 from outlast.supervision.commands import Gather, Probe, Release
-from outlast.supervision.inputs import Abandoned, Answered, Asked, Heard, ProbeAnswered, ProbeFailed, Witnessed
+from outlast.supervision.inputs import (
+    Abandoned,
+    Answered,
+    Asked,
+    Denied,
+    Heard,
+    ProbeAnswered,
+    ProbeFailed,
+    Witnessed,
+)
 from outlast.supervision.link import Current, Link, Moment, Service, Stage, Suspicion, Witness, current_of
 from outlast.supervision.phase import STRENGTH, Grade
 from outlast.supervision.profile import ANSWER_WITHIN
@@ -22,6 +33,8 @@ MOST_ASKED: Final = 64
 """Open requests that are remembered: the oldest ones say all there is to say."""
 TOGETHER: Final = 0.001
 """Seconds in which signs of life are one: a thousandth of what any patience is measured in."""
+MISSED: Final = frozenset({Stage.PAUSE, Stage.SECOND, Stage.TRIAGE})
+"""Stages in which the link was asked once, and had its time to answer."""
 
 
 # ---- rules ----------------------------------------------------------------------------------------
@@ -92,6 +105,14 @@ def witness(link: Link, witnessed: Witnessed, at: Moment) -> Outcome:
     if not current.is_slow or _outweighs(current, witnessed.grade, link, at):
         return link, ()
     return _call_busy(link, Witness(grade=witnessed.grade, at=at.now), at), ()
+
+
+def deny(link: Link, _denied: Denied, at: Moment) -> Outcome:
+    """Try at once where a probe was missed, and believe nothing any more that speaks for the server."""
+    current = current_of(link)
+    if current.suspicion is None or current.suspicion.stage not in MISSED:
+        return link, ()
+    return afresh(changed(link, current=changed(current, busy_since=None, witness=None, gathered_at=None)), at)
 
 
 # ---- what time does -------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ def _is_past(link: Link, input: Input) -> bool:
             | inputs.Answered(link=named)
             | inputs.Abandoned(link=named)
             | inputs.Witnessed(link=named)
+            | inputs.Denied(link=named)
         ):
             return link.current is None or link.current.id != named
         case inputs.Ready(attempt=named) | inputs.Failed(attempt=named):

@@ -80,6 +80,7 @@ RULES: Final[Mapping[Key, Mapping[Phase, Rule]]] = MappingProxyType(
         inputs.Answered: _in(_LINKED, questions.answer),
         inputs.Abandoned: _in(_LINKED, questions.abandon),
         inputs.Witnessed: _in((SLOW, BUSY, SWITCHING), questions.witness),
+        inputs.Denied: _in((SLOW, BUSY), questions.deny),
         # ---- time ----
         inputs.Tick: _in((CONNECTING, *_LINKED, BACKOFF), time.tick),
     }
