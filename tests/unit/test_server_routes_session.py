@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 async def test_whoever_may_come_in_is_told_who_answers() -> None:
     async with staged() as stage, site(stage) as here:
         answer = await here.client.get("/session")
-        assert answer.json() == {"boot_id": "b00t", "protocol": 1, "heartbeat": 10.0, "peer": "127.0.0.1:50000"}
+        who = {"boot_id": "b00t", "protocol": 1, "heartbeat": 10.0, "store": stage.store.id}
+        assert answer.json() == {**who, "peer": "127.0.0.1:50000"}
         assert answer.headers["cache-control"] == "no-store"
 
 

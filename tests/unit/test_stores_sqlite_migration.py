@@ -86,6 +86,23 @@ def test_a_file_of_every_earlier_version_opens_with_its_runs(tmp_path: Path) -> 
                 assert schema(connection) == schema(fresh)
 
 
+@pytest.mark.behaviour("M2")
+def test_each_store_has_an_identity_of_its_own_that_a_copy_keeps(tmp_path: Path) -> None:
+    def identity(connection: sqlite3.Connection) -> str:
+        (named,) = connection.execute("SELECT id FROM identity").fetchone()
+        return str(named)
+
+    with migrated() as one, migrated() as other, behind(tmp_path / "copy.db") as copy:
+        assert len(identity(one)) == 24
+        assert identity(one) != identity(other)
+        one.backup(copy)
+        migrate(copy)
+        assert identity(copy) == identity(one)
+        for change in ("UPDATE identity SET id = 'x'", "DELETE FROM identity"):
+            with pytest.raises(sqlite3.IntegrityError, match="the one it is"):
+                one.execute(change)
+
+
 def test_a_trigger_with_semicolons_is_one_statement() -> None:
     trigger = "CREATE TRIGGER t BEFORE INSERT ON a\nBEGIN\n  SELECT 1;\n  SELECT 2;\nEND;"
     migration = Migration(number=1, name="", sql=f"-- of words\nCREATE TABLE a (x);\n\n{trigger}\n-- the end\n")

@@ -153,6 +153,18 @@ def test_hello_names_the_port_of_a_beacon_where_there_is_one() -> None:
     assert control.said == {"boot_id": "b00t", "protocol": 1, "heartbeat": 10.0, "head": str(CURSOR), "beacon": 8401}
 
 
+def test_hello_names_the_store_that_is_spoken_for() -> None:
+    assert native.greeting(boot_id="b00t", heartbeat=10.0, store="5t0re") == {
+        "boot_id": "b00t",
+        "protocol": 1,
+        "heartbeat": 10.0,
+        "store": "5t0re",
+    }
+    control = native.control_from_frame(parsed(native.hello(boot_id="b", heartbeat=1.0, head=CURSOR, store="5t0re"))[0])
+    assert control is not None
+    assert control.said["store"] == "5t0re"
+
+
 def test_every_control_frame_says_what_the_wire_names() -> None:
     said = {name: native.control_from_frame(parsed(frame)[0]) for name, frame in controls().items()}
     assert [control and control.name for control in said.values()] == list(said)

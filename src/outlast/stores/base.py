@@ -531,6 +531,14 @@ class Store(Protocol):
         """The logs."""
         ...
 
+    @property
+    def id(self) -> str | None:
+        """Which store this is, known from its first opening on: random, made once with the store, and never another.
+
+        It is the same through every handle on it, and a copy of a store, such as a restored backup, keeps it (M2).
+        """
+        ...
+
     async def open(self) -> None:
         """Connect, migrate, begin. Raises `SchemaNewer`, `StoreCorrupt`, `StoreUnavailable`."""
         ...

@@ -63,6 +63,11 @@ class FaultyStore:
         """The logs, as this node sees them."""
         return self._logs
 
+    @property
+    def id(self) -> str | None:
+        """Which store this is."""
+        return self.inner.id
+
     def sever(self) -> None:
         """Answer nothing any more: this node's process is dead."""
         self.severed.set()

@@ -46,6 +46,11 @@ class Witness:
         """The logs, witnessed."""
         return self._logs
 
+    @property
+    def id(self) -> str | None:
+        """Which store this is."""
+        return self.inner.id
+
     async def open(self) -> None:
         """Do nothing: `inner` is open."""
 

@@ -154,19 +154,22 @@ def stored_in(frame: bytes, *, epoch: int, time: float) -> StoredEvent:
     return replace(stored, epoch=epoch, time=time)
 
 
-def greeting(*, boot_id: str, heartbeat: float, beacon: int | None = None) -> dict[str, JSON]:
+def greeting(*, boot_id: str, heartbeat: float, store: str | None = None, beacon: int | None = None) -> dict[str, JSON]:
     """Return who speaks, and what may be expected of them.
 
-    `heartbeat` is in seconds, `beacon` the port of the one who speaks, if there is one.
+    `heartbeat` is in seconds, `store` names what they speak for, `beacon` is the port of their beacon, if there is one.
     """
     said: dict[str, JSON] = {"boot_id": boot_id, "protocol": PROTOCOL, "heartbeat": heartbeat}
-    return said if beacon is None else {**said, "beacon": beacon}
+    optional = {"store": store, "beacon": beacon}
+    return said | {name: value for name, value in optional.items() if value is not None}
 
 
 @lru_cache(maxsize=PLACES)
-def hello(*, boot_id: str, heartbeat: float, head: Cursor, beacon: int | None = None) -> bytes:
+def hello(
+    *, boot_id: str, heartbeat: float, head: Cursor, store: str | None = None, beacon: int | None = None
+) -> bytes:
     """Return the first bytes of a stream: a comment for proxies, then the greeting and where the log stands."""
-    said = {**greeting(boot_id=boot_id, heartbeat=heartbeat, beacon=beacon), "head": str(head)}
+    said = {**greeting(boot_id=boot_id, heartbeat=heartbeat, store=store, beacon=beacon), "head": str(head)}
     return sse.HELLO_COMMENT + _control("hello", said)
 
 

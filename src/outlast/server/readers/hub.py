@@ -105,7 +105,8 @@ class Hub:
 
     def greeting(self) -> dict[str, JSON]:
         """Tell a client who speaks here, and what may be expected."""
-        return native.greeting(boot_id=self._boot_id, heartbeat=self._around.heartbeat, beacon=self._beacon())
+        around, beacon = self._around, self._beacon()
+        return native.greeting(boot_id=self._boot_id, heartbeat=around.heartbeat, store=around.store.id, beacon=beacon)
 
     def drain(self) -> None:
         """Tell every reader to go elsewhere, also those who still come. Harmless twice."""
@@ -142,8 +143,14 @@ class Hub:
 
         Raises `NotStarted` while the hub's `run` does not run.
         """
-        heartbeat, beacon = self._around.heartbeat, self._beacon()
-        opening = native.hello(boot_id=self._boot_id, heartbeat=heartbeat, head=place.head.cursor, beacon=beacon)
+        around, beacon = self._around, self._beacon()
+        opening = native.hello(
+            boot_id=self._boot_id,
+            heartbeat=around.heartbeat,
+            head=place.head.cursor,
+            store=around.store.id,
+            beacon=beacon,
+        )
         if place.gap is not None:
             opening += native.gap_frame(place.gap, place.bridge)
         self._check_started()

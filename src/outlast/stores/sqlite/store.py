@@ -50,6 +50,7 @@ class SQLiteStore:
             self._bells, self._engine.peek, notice=lambda: self._locks is not None and self._locks.notice()
         )
         self._ground: Ground | None = None
+        self._id: str | None = None
         self._runs = SQLiteRuns(self._engine, self._bells, self._locks)
         self._logs = SQLiteLogs(self._engine, self._bells)
 
@@ -61,11 +62,15 @@ class SQLiteStore:
     def logs(self) -> SQLiteLogs:
         return self._logs
 
+    @property
+    def id(self) -> str | None:
+        return self._id
+
     async def open(self) -> None:
         if self._path is not None and not self._path.parent.is_dir():
             raise StoreUnavailable(f"The folder of the store's file does not exist: make {self._path.parent} first.")
         if self._ground is None:
-            connection, clock = await patiently(self._connect)
+            connection, clock, self._id = await patiently(self._connect)
             self._ground = self._stand_on(connection, clock)
             self._engine.begin(self._ground)
 
@@ -103,11 +108,12 @@ class SQLiteStore:
 
     # ---- inside -----------------------------------------------------------------------------
 
-    def _connect(self) -> tuple[sqlite3.Connection, StoreClock]:
+    def _connect(self) -> tuple[sqlite3.Connection, StoreClock, str]:
         connection = connect(self._path)
         try:
             migrate(connection)
-            return connection, anchor(connection, self._clock)
+            (named,) = connection.execute("SELECT id FROM identity").fetchone()
+            return connection, anchor(connection, self._clock), named
         except BaseException:
             connection.close()
             raise

@@ -33,6 +33,18 @@ class Sharing(Contract):
         await join(other, B)
         assert (await take(other, run, B)).holder == B
 
+    # ---- one identity ----
+
+    @pytest.mark.behaviour("M2")
+    async def test_a_store_is_the_same_one_through_every_handle_and_after_it_was_closed(
+        self, store: Store, bench: Workbench
+    ) -> None:
+        known = store.id
+        assert known
+        assert (await bench.again()).id == known
+        await store.close()
+        assert store.id == known
+
     # ---- what was answered ----
 
     async def test_whatever_one_handle_wrote_the_other_sees(self, store: Store, bench: Workbench) -> None:
