@@ -19,6 +19,7 @@
     │   └── HeadConflict         the append does not continue the log
     ├── LogRefused               a limit's: the log takes no more of this
     │   └── LogFull · EventTooLarge
+    ├── OutboxFull               a limit's: a client is to send no more than it already is
     ├── WorkerError              the worker's
     │   ├── WorkerRaised         it raised: a verdict
     │   ├── Retry                it asks to be called again
@@ -268,6 +269,12 @@ class EventTooLarge(LogRefused):
     """One event is larger than any event may be."""
 
     code = "event_too_large"
+
+
+class OutboxFull(OutlastError):
+    """A client's outbox holds as much as it may; nothing was added to it."""
+
+    code = "outbox_full"
 
 
 class WorkerError(OutlastError):

@@ -48,6 +48,7 @@ CODES = {
     "LogRefused": "log_refused",
     "LogFull": "log_full",
     "EventTooLarge": "event_too_large",
+    "OutboxFull": "outbox_full",
     "WorkerError": "worker_error",
     "WorkerRaised": "worker_error",
     "Retry": "worker_failed",

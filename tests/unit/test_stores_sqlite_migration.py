@@ -4,13 +4,25 @@ import itertools
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from outlast.errors import SchemaNewer, StoreCorrupt
 from outlast.run import TRANSITIONS, Status
-from outlast.stores.sqlite.migration import APPLICATION_ID, MIGRATIONS, NEWEST, Migration, migrate, script, version
+from outlast.stores.sqlite.keep.file import SCHEMA
+from outlast.stores.sqlite.migration import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    NEWEST,
+    STORE,
+    Migration,
+    Schema,
+    migrate,
+    script,
+    version,
+)
 from tests.disk import behind, heard, migrated, program, tell
 
 
@@ -56,12 +68,11 @@ def test_the_printed_script_makes_the_same_schema() -> None:
         migrate(theirs)  # and there is nothing left to do
 
 
-def test_a_migration_that_fails_halfway_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_migration_that_fails_halfway_leaves_nothing(tmp_path: Path) -> None:
     broken = Migration(number=1, name="broken", sql="CREATE TABLE a (x);\nCREATE TABLE a (x);\n")
-    monkeypatch.setattr("outlast.stores.sqlite.migration.MIGRATIONS", (broken,))
     with behind(tmp_path / "x.db") as connection:
         with pytest.raises(sqlite3.OperationalError):
-            migrate(connection)
+            migrate(connection, replace(STORE, migrations=(broken,)))
         assert not connection.in_transaction
         assert (schema(connection), version(connection)) == (set(), 0)
 
@@ -175,6 +186,27 @@ def test_a_database_of_another_application_is_refused_and_left_alone(tmp_path: P
         before = (tmp_path / "x.db").read_bytes()
         with pytest.raises(StoreCorrupt, match="not one of Outlast"):
             migrate(connection)
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "sentence"),
+    [
+        (STORE, SCHEMA, "The client's file is the store of an Outlast server: name another file"),
+        (SCHEMA, STORE, "The store's file is what a client of Outlast keeps: name another file"),
+    ],
+    ids=["a server's", "a client's"],
+)
+def test_a_file_of_the_other_kind_is_refused_as_that_and_left_alone(
+    tmp_path: Path, there: Schema, wanted: Schema, sentence: str
+) -> None:
+    with behind(tmp_path / "x.db") as connection:
+        migrate(connection, there)
+    before = (tmp_path / "x.db").read_bytes()
+    with behind(tmp_path / "x.db") as connection:
+        with pytest.raises(StoreCorrupt, match=sentence):
+            migrate(connection, wanted)
+        migrate(connection, there)
     assert (tmp_path / "x.db").read_bytes() == before
 
 

@@ -64,7 +64,7 @@ class NodeLocks:
         try:
             self._folder.mkdir(exist_ok=True)
             for _ in range(TRIES):
-                descriptor = _lock(path, os.O_RDWR | os.O_CREAT)
+                descriptor = lock(path, os.O_RDWR | os.O_CREAT)
                 if descriptor is not None:
                     self._held[node] = Seized(node, path, descriptor)
                     return
@@ -78,7 +78,7 @@ class NodeLocks:
             return None
         path = self._path(node)
         with suppress(OSError):
-            descriptor = _lock(path, os.O_RDWR)
+            descriptor = lock(path, os.O_RDWR)
             if descriptor is not None:
                 return Seized(node, path, descriptor)
         return None
@@ -122,7 +122,7 @@ class NodeLocks:
         return self._folder / f"{quote(node, safe='')}.lock"
 
 
-def _lock(path: Path, flags: int) -> int | None:
+def lock(path: Path, flags: int) -> int | None:
     """Return a descriptor of the locked file, None when it is locked or was replaced. Raises `OSError`."""
     descriptor = os.open(path, flags, 0o600)  # closed on exec, as every descriptor of Python's
     try:

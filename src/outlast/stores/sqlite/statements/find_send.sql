@@ -1,0 +1,2 @@
+SELECT * FROM sends
+WHERE server = :server AND owner = :owner AND run = :run AND kind = :kind

@@ -1,0 +1,3 @@
+INSERT INTO sends (server, owner, run, kind, content, digest, state)
+VALUES (:server, :owner, :run, :kind, :content, :digest, 'queued')
+RETURNING *
