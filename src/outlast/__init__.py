@@ -25,6 +25,7 @@ from outlast.errors import (
     LogRefused,
     NotAdmitted,
     NotStarted,
+    OutboxFull,
     OutlastError,
     OwnershipError,
     PeerRefused,
@@ -68,12 +69,15 @@ if TYPE_CHECKING:
     from outlast.client.record import ClientRecord
     from outlast.client.registry import Registry
     from outlast.client.sync import SyncClient, connect_sync
+    from outlast.send import Send
+    from outlast.stores.sqlite.keep import Keep
 else:
 
     def __getattr__(name: str) -> object:
-        from outlast.client import client, connect, registry, sync  # noqa: PLC0415 - see above
+        from outlast.client import client, connect, outbox, registry, sync  # noqa: PLC0415 - see above
+        from outlast.stores.sqlite import keep  # noqa: PLC0415
 
-        for room in (client, connect, registry, sync):
+        for room in (client, connect, registry, sync, outbox, keep):
             if name in __all__ and hasattr(room, name):
                 return getattr(room, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -101,11 +105,13 @@ __all__ = [
     "IdConflict",
     "Identity",
     "InputInvalid",
+    "Keep",
     "LogFull",
     "LogLimits",
     "LogRefused",
     "NotAdmitted",
     "NotStarted",
+    "OutboxFull",
     "Outlast",
     "OutlastError",
     "OwnershipError",
@@ -123,6 +129,7 @@ __all__ = [
     "RunLive",
     "RunNotFound",
     "SchemaNewer",
+    "Send",
     "SettingsError",
     "Status",
     "StopAnswer",

@@ -1,6 +1,7 @@
 """Links to many servers stand side by side, and each ends with what it owned."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from outlast.client.client import Client
 from outlast.client.registry import Registry
 from outlast.errors import ClientClosed, InputInvalid
 from outlast.log.event import encode_json
+from outlast.stores.sqlite.keep import Keep
 from outlast.supervision.phase import Phase
 from outlast.testing.peer import Answer, Hold, ScriptedPeer
 from outlast.wire import native
@@ -48,6 +50,18 @@ async def test_the_same_server_added_again_keeps_its_link_and_another_replaces_i
         assert [asked.headers["authorization"] for asked in there.asked] == ["a", "b"]
         await there.until(lambda peer: peer.open == 1)
         assert (len(servers), servers["here"]) == (1, second)
+
+
+async def test_servers_may_share_what_is_kept_and_each_has_its_own(tmp_path: Path) -> None:
+    keep = Keep(tmp_path / "client.db")
+    async with ScriptedPeer([GREETING]) as there, Registry() as servers:
+        first = await servers.add("here", there.url, keep=keep)
+        assert await servers.add("here", there.url, keep=keep) is first
+        missing = await servers.add("missing", "http://127.0.0.1:1", keep=keep)
+        send = await missing.outbox.start("chat", id="r1")
+        await come_to(first, Phase.LIVE)
+        assert (await first.outbox.sends(), await missing.outbox.sends()) == ([], [send])
+        assert await servers.add("here", there.url) is not first
 
 
 async def test_what_is_removed_ends_what_hung_on_it() -> None:

@@ -1,10 +1,11 @@
 """The client without asyncio: the same answers and errors, from a loop of its own that ends with it."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
-from outlast import connect_sync
+from outlast import Keep, connect_sync
 from outlast.client.received import ReceivedEvent
 from outlast.errors import ClientClosed, InputInvalid, RunNotFound
 from outlast.log.event import Event
@@ -53,6 +54,24 @@ def test_leaving_a_follow_in_the_middle_leaves_the_client_as_it_was() -> None:
         assert client.status("r1")["status"] == "completed"
         assert client.record.runs == {}
     assert of_ours() == []
+
+
+def test_what_is_kept_is_had_without_a_loop_too(tmp_path: Path) -> None:
+    keep = Keep(tmp_path / "client.db", server="chat")
+    busy = (409, {"code": "thread_busy", "detail": "No.", "live": "r0"})
+    with served(Peer((201, {}), busy, (200, {}), (200, LOG))) as peer:
+        with connect_sync(peer.url, keep=keep) as client:
+            started = client.outbox.settled(client.outbox.start("chat", {"text": "hello"}, id="r1", thread="t"))
+            refused = client.outbox.settled(client.outbox.start("chat", id="r2"))
+            stopped = client.outbox.settled(client.outbox.stop("r1", reason="enough"))
+            assert [send.state for send in client.outbox.sends()] == ["accepted", "rejected", "accepted"]
+            assert [send.code for send in (started, refused, stopped)] == [None, "thread_busy", None]
+            assert client.outbox.forget(refused)
+            taken = [each.cursor.seq for _, each in zip(range(2), client.follow("r1"), strict=False)]
+            assert taken == [1, 2]
+        with connect_sync(peer.url, keep=keep) as client:
+            assert [each.cursor.seq for each in client.follow("r1")] == [2, 3]
+            assert len(client.outbox.sends()) == 2
 
 
 def test_an_impossible_url_is_refused_where_the_block_begins() -> None:

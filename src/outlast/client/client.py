@@ -5,7 +5,6 @@ by its answer or an error, never by silence.
 """
 
 import asyncio
-import itertools
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -13,12 +12,14 @@ from typing import Any, Final, cast
 
 from outlast.client import http
 from outlast.client.follow import Follow
+from outlast.client.kept import Kept
+from outlast.client.outbox import Outbox
 from outlast.client.received import Asked, Received
 from outlast.client.record import ClientRecord
 from outlast.client.share import Reader, Shares
 from outlast.client.supervisor import Supervisor
 from outlast.client.transport import Lost
-from outlast.errors import InputInvalid, Refusal, Unanswered, WireError
+from outlast.errors import InputInvalid, Refusal, RunGone, RunNotFound, Unanswered, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.supervision import inputs
@@ -64,13 +65,14 @@ class State:
 class Client:
     """One server, for as long as `connect` lasts."""
 
-    def __init__(self, supervisor: Supervisor, profile: Profile, *, jitter: Callable[[], float]) -> None:
+    def __init__(self, supervisor: Supervisor, profile: Profile, kept: Kept, *, jitter: Callable[[], float]) -> None:
         self._supervisor = supervisor
+        self._kept = kept
         self._profile = profile
         self._jitter = jitter
         self._shares = Shares(self._begin)
         self._starts: dict[tuple[str | None, str], asyncio.Event] = {}
-        self._numbers = itertools.count(1)
+        self._numbers = kept.numbers
 
     # ---- runs -------------------------------------------------------------------------------
 
@@ -116,6 +118,9 @@ class Client:
     ) -> AsyncGenerator[Received, None]:
         """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
 
+        A client that was connected with `keep` goes on, without `after`, where its application had got to, in this
+        process or one before: an event counts as taken when the next one is asked for. With `after` nothing is kept.
+
         It outlives the link for as long as the client does. Events that cannot be served are told as a `ReceivedGap`,
         whose snapshot replaces what was read so far. With `types` only events of these types come, and the terminal
         event. A link that is blocked is waited for, unless not `patient`: then what blocks it is raised. Those who
@@ -126,18 +131,32 @@ class Client:
         `ClientClosed`. Source: R2, R3, R4, R8, R9, R10.
         """
         http.path_of(run)
-        place = after if isinstance(after, Cursor) else Cursor.parse(after or "")
         while (starting := self._starts.get((owner, run))) is not None:
             await starting.wait()  # a start has a deadline of its own
+        if patient and self._kept.outbox is not None:
+            await self._kept.outbox.started(run, owner)
         asked = Asked(run=run, owner=owner, types=None if types is None else ",".join(types), patient=patient)
-        reader = Reader(asked, place, self._shares)
+        mark = await self._kept.places.begin(run, owner=owner, types=types, after=after)
+        reader = Reader(asked, mark.cursor, self._shares)
         try:
             while (received := await reader.next()) is not None:
                 yield received
                 reader.take(received)
+                mark.take(received)
                 self._supervisor.publish()
+        except (RunGone, RunNotFound):
+            await mark.forget()
+            raise
         finally:
+            await mark.end()
             await reader.close()
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is sent for certain, over the death of this process too. Raises `InputInvalid` without `keep`."""
+        if self._kept.outbox is None:
+            raise InputInvalid("This client keeps nothing: connect with `keep=outlast.Keep(…)` to have an outbox.")
+        return self._kept.outbox
 
     # ---- the link ---------------------------------------------------------------------------
 

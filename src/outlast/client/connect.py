@@ -16,6 +16,8 @@ from outlast.client.client import Client
 from outlast.client.credentials import Credentials, Headers, HeadersOf
 from outlast.client.hints.watch import watching
 from outlast.client.http import HTTPConnection
+from outlast.client.keeper import Keeper
+from outlast.client.kept import keeping
 from outlast.client.poll import PolledConnection
 from outlast.client.received import Received
 from outlast.client.supervisor import Supervisor
@@ -40,6 +42,7 @@ async def connect(
     client: httpx2.AsyncClient | None = None,
     transports: Sequence[str] = tuple(TRANSPORTS),
     hints: bool = True,
+    keep: Keeper | None = None,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Client, None]:
     """Hold a link to one server for as long as the block lasts: `async with outlast.connect(url) as client:`.
@@ -51,9 +54,11 @@ async def connect(
     yours; give one only for what it alone can do, since a replaced link then stands on the same sockets. `transports`
     are the ways in which streams come, `sse` and `long-poll`, the best first: where one keeps dying young, as behind a
     proxy that holds streams back, the next takes its place. Without `hints` nobody is told when this machine slept or
-    its network changed; `wakeup` is yours to call then.
+    its network changed; `wakeup` is yours to call then. `keep`, an `outlast.Keep`, is what outlives this process: a
+    follow goes on behind what the application had taken before, and an `outbox` has what must not be lost.
 
-    The block begins before there is a link. Raises `InputInvalid` for an impossible url, profile or transport.
+    The block begins before there is a link. Raises `InputInvalid` for an impossible url, profile or transport, and
+    `StoreError`s of what is to keep.
     Source: K, P, R.
     """
     make = http.direct if client is None else lambda: client
@@ -76,14 +81,15 @@ async def connect(
         transports=len(ways),
     )
     supervisor = Supervisor(ways, link, jitter=jitter)
-    owner = asyncio.create_task(supervisor.run(), name="outlast client")
-    supervisor.tell(inputs.Want())
-    try:
-        async with watching(supervisor.tell) if hints else nullcontext():
-            yield Client(supervisor, link.profile, jitter=jitter)
-    finally:
-        supervisor.tell(inputs.Close())
-        await owner  # it lets go of what it holds, which an application of this process may hold up for some seconds
+    async with keeping(keep, http.address(urls[0]), supervisor, link.profile, jitter=jitter) as kept:
+        owner = asyncio.create_task(supervisor.run(), name="outlast client")
+        supervisor.tell(inputs.Want())
+        try:
+            async with watching(supervisor.tell) if hints else nullcontext():
+                yield Client(supervisor, link.profile, kept, jitter=jitter)
+        finally:
+            supervisor.tell(inputs.Close())
+            await owner  # it lets go of what it holds, which an application of this process may hold up for a while
 
 
 async def follow(

@@ -16,6 +16,7 @@ from typing import Self
 from outlast.client.client import Client
 from outlast.client.connect import connect
 from outlast.client.credentials import Headers, HeadersOf
+from outlast.client.keeper import Keeper
 from outlast.errors import ClientClosed
 from outlast.supervision.profile import STANDARD, Profile
 
@@ -58,12 +59,13 @@ class Registry(Mapping[str, Client]):
         *,
         headers: Headers | HeadersOf | None = None,
         profile: Profile | str = STANDARD,
+        keep: Keeper | None = None,
     ) -> Client:
-        """Hold a link to a server and return its client; `url`, `headers` and `profile` are as in `connect`.
+        """Hold a link to a server and return its client; `url`, `headers`, `profile` and `keep` are as in `connect`.
 
         Raises `ClientClosed` once the registry is closed, and what `connect` raises.
         """
-        asked = (url if isinstance(url, str) else tuple(url), headers, profile)
+        asked = (url if isinstance(url, str) else tuple(url), headers, profile, keep)
         async with self._changing:  # without a deadline, as above
             if not self._is_open:
                 raise ClientClosed("This registry is closed.")
@@ -71,7 +73,7 @@ class Registry(Mapping[str, Client]):
             if before is not None and before.asked == asked:
                 return before.client
             await self._end(name)
-            context = connect(url, headers=headers, profile=profile)
+            context = connect(url, headers=headers, profile=profile, keep=keep)
             client = await context.__aenter__()
             self._entries[name] = _Entry(asked, client, context)
             return client

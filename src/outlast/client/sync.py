@@ -15,11 +15,14 @@ from typing import Any, Final, TypeVar
 from outlast.client.client import Client
 from outlast.client.connect import connect
 from outlast.client.credentials import Headers, HeadersOf
+from outlast.client.keeper import Keeper
+from outlast.client.outbox import Outbox
 from outlast.client.received import Received
 from outlast.client.record import ClientRecord
 from outlast.errors import ClientClosed
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
+from outlast.send import Send
 from outlast.supervision.phase import Wakeup
 from outlast.supervision.profile import STANDARD, Profile
 
@@ -96,16 +99,51 @@ class SyncClient:
 
         self._wait(wake())
 
+    @property
+    def outbox(self) -> "SyncOutbox":
+        """What is sent for certain; see `Client.outbox`."""
+        return SyncOutbox(self._client.outbox, self.loop)
+
     def _wait(self, call: Coroutine[Any, Any, T]) -> T:
-        if self.loop.is_closed():
-            call.close()
-            raise ClientClosed("This client is closed.")
-        answer = asyncio.run_coroutine_threadsafe(call, self.loop)
-        try:
-            return answer.result()  # without a deadline of its own: the call has one, or none by intent
-        except BaseException:
-            answer.cancel()
-            raise
+        return _wait(call, self.loop)
+
+
+class SyncOutbox:
+    """What is sent for certain, without asyncio; its methods are those of `Outbox`, from any thread."""
+
+    def __init__(self, outbox: Outbox, loop: asyncio.AbstractEventLoop) -> None:
+        self._outbox = outbox
+        self._loop = loop
+
+    def start(
+        self,
+        worker: str,
+        input: JSON = None,
+        *,
+        id: str | None = None,
+        thread: str | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        owner: str | None = None,
+    ) -> Send:
+        """Let a run be started, and return its send; see `Outbox.start`."""
+        start = self._outbox.start(worker, input, id=id, thread=thread, metadata=metadata, owner=owner)
+        return _wait(start, self._loop)
+
+    def stop(self, run: str, *, reason: str | None = None, owner: str | None = None) -> Send:
+        """Let a run be stopped, and return the send; see `Outbox.stop`."""
+        return _wait(self._outbox.stop(run, reason=reason, owner=owner), self._loop)
+
+    def sends(self) -> Sequence[Send]:
+        """Return what is kept, in order; see `Outbox.sends`."""
+        return _wait(self._outbox.sends(), self._loop)
+
+    def settled(self, send: Send) -> Send:
+        """Wait until there is an answer, and return the send as it is then; see `Outbox.settled`."""
+        return _wait(self._outbox.settled(send), self._loop)
+
+    def forget(self, send: Send) -> bool:
+        """Take note of an answer, or take back what was never sent; see `Outbox.forget`."""
+        return _wait(self._outbox.forget(send), self._loop)
 
 
 @contextmanager
@@ -114,16 +152,17 @@ def connect_sync(
     *,
     headers: Headers | HeadersOf | None = None,
     profile: Profile | str = STANDARD,
+    keep: Keeper | None = None,
 ) -> Generator[SyncClient, None, None]:
     """Hold a link to one server for as long as the block lasts: `with outlast.connect_sync(url) as client:`.
 
-    `url`, `headers` and `profile` are as in `connect`, and so are the errors.
+    `url`, `headers`, `profile` and `keep` are as in `connect`, and so are the errors.
     """
     begun: Future[SyncClient] = Future()
     ending = asyncio.Event()
 
     async def live() -> None:
-        async with connect(url, headers=headers, profile=profile) as client:
+        async with connect(url, headers=headers, profile=profile, keep=keep) as client:
             begun.set_result(SyncClient(client, asyncio.get_running_loop()))
             await ending.wait()  # without a deadline: the block lasts as long as it likes
 
@@ -143,6 +182,19 @@ def connect_sync(
     finally:
         client.loop.call_soon_threadsafe(ending.set)
         thread.join()  # it ends at once: nothing of a client resists
+
+
+def _wait(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Return what a call returns, on the client's loop, or raise what it raises."""
+    if loop.is_closed():
+        call.close()
+        raise ClientClosed("This client is closed.")
+    answer = asyncio.run_coroutine_threadsafe(call, loop)
+    try:
+        return answer.result()  # without a deadline of its own: the call has one, or none by intent
+    except BaseException:
+        answer.cancel()
+        raise
 
 
 async def _end(following: AsyncGenerator[Received, None]) -> None:
