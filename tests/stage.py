@@ -26,6 +26,7 @@ from outlast.server.routes import build
 from outlast.server.routes.entrance import Entrance
 from outlast.server.routes.events import Events
 from outlast.server.seats import Seats
+from outlast.server.session.sessions import Sessions
 from outlast.stores.base import Head, Loaded, LogStore, LogSubscription, NewClaim, RunStore, Store
 from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.cluster import LoopClock
@@ -361,6 +362,7 @@ async def site(
     handled: Handled | None = None,
     heartbeat: float = 10.0,
     seats: Seats | None = None,
+    sessions: Sessions | None = None,
 ) -> AsyncIterator[Site]:
     """Serve what is on the stage, reading through the ports of `handled`, until the end of the block."""
     store: Any = handled or stage.store
@@ -388,6 +390,7 @@ async def site(
         check_ready=lambda: intake.check_open(letting_in=True),
         greet=hub.greeting,
         expose=lambda: b"# nothing\n",
+        sessions=sessions,
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(hub.run())

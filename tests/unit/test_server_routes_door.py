@@ -7,8 +7,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Mount, Route, Router
+from starlette.routing import Mount, Route, Router, WebSocketRoute
 from starlette.types import ASGIApp
+from starlette.websockets import WebSocketClose
 
 from outlast.client.asgi import StreamingTransport
 from outlast.errors import InputInvalid, RunNotFound, StoreBusy, StoreFull
@@ -16,9 +17,10 @@ from outlast.facts import StoreTroubled
 from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
-from outlast.server.routes.door import Door, KnownDoor, OpenDoor, Resource, RunDoor, routes
+from outlast.server.routes.door import Door, Gate, KnownDoor, OpenDoor, Resource, RunDoor, SessionDoor, routes
 from outlast.server.routes.entrance import Entrance
 from outlast.server.seats import Seats
+from tests.session import Line, connected, scope_of
 from tests.stage import BASE, Site, Stage, site, staged
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +49,9 @@ ANN, BOB = {"x-user": "ann"}, {"x-user": "bob"}
 def calls(router: Any) -> Iterator[tuple[str, str, Door]]:
     """Every call that an application answers, from its router. A route that is none of our doors fails here."""
     for route in router.routes:
+        if isinstance(route, WebSocketRoute):
+            assert isinstance(route.app, Gate), f"{route.path} lets in whoever comes"
+            continue
         assert isinstance(route, Route)
         assert isinstance(route.app, Resource), f"{route.path} lets in whoever comes"
         for method, door in route.app.doors.items():
@@ -297,6 +302,35 @@ async def test_a_refusal_becomes_a_problem_and_an_accident_is_raised_as_well() -
         await resource(scope, lambda: None, send)  # type: ignore[arg-type, return-value]
     assert sent[0]["status"] == 500
     assert json.loads(sent[1]["body"])["code"] == "internal"
+
+
+async def test_a_session_is_begun_for_who_is_known_and_refused_to_who_is_not() -> None:
+    begun: list[str] = []
+
+    def begin(handshake: Any, owner: str, _left: Any) -> ASGIApp:
+        begun.append(owner)
+        assert handshake["type"] == "websocket"
+        return WebSocketClose(4000)
+
+    [route] = routes(entrance(ASKING), [SessionDoor(path="/line", begin=begin)])
+    async with connected(Router([route]), path="/line", headers=[(b"x-user", b"ann")]) as line:
+        assert line.closed == (4000, "")
+    async with connected(Router([route]), path="/line") as line:
+        assert line.refused is not None
+        assert line.refused.status == 401
+    assert begun == ["ann"]
+
+
+async def test_an_accident_at_a_handshake_is_raised_as_well() -> None:
+    def stumble(_handshake: Any, _owner: str, _left: Any) -> ASGIApp:
+        raise ZeroDivisionError
+
+    gate = Gate(entrance(), SessionDoor(path="/line", begin=stumble))
+    line = Line()
+    with pytest.raises(ZeroDivisionError):
+        await gate(scope_of(path="/line"), line.receive, line.send)
+    assert line.refused is not None
+    assert (line.refused.status, line.refused.said["code"]) == (500, "internal")
 
 
 async def test_a_store_that_fails_under_requests_is_told_once_until_one_succeeds() -> None:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.errors import NotStarted
 from outlast.server.intake import NOT_STARTED
-from outlast.server.routes.problem import problem
+from outlast.server.routes.problem import refusal
 
 
 class Application:
@@ -31,6 +31,6 @@ class Application:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
         elif routes is None:
-            await problem(NotStarted(NOT_STARTED))(scope, receive, send)
+            await refusal(NotStarted(NOT_STARTED), scope)(scope, receive, send)
         else:
             await routes(scope, receive, send)

@@ -5,7 +5,7 @@ Rules:
 2. Without it the application answers programs on its own machine alone: a loopback peer, no trace of a proxy, and a
    `Host` that a foreign page cannot have (DNS rebinding, Z7). `allow_anonymous` lifts this for those who mean it.
 3. A request that may change something and comes from a page must come from a page of ours, or of an origin that was
-   named (Z6).
+   named (Z6); and so must the handshake of a session, which browsers let every page make and read.
 4. With `authorize` its answer decides, also about one's own runs; without it everybody may do everything with their
    own runs and nothing with others'.
 5. Refusals say what to do, and nothing that the request said.
@@ -106,7 +106,12 @@ class Access:
         if self._is_local:
             self._check_local(connection)
         changes = connection.scope["method"] not in SAFE
-        if changes and not self.origins.names(connection) and _is_foreign(connection):
+        if changes:
+            self.check_page(connection)
+
+    def check_page(self, connection: HTTPConnection) -> None:
+        """Let a request in that no page of another origin may make, or raise `PeerRefused`."""
+        if not self.origins.names(connection) and _is_foreign(connection):
             raise PeerRefused("A page of another origin may not do this, unless `origins=[…]` names it.")
 
     def _check_local(self, connection: HTTPConnection) -> None:

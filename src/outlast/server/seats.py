@@ -38,9 +38,10 @@ Left: TypeAlias = Callable[[], float]
 
 
 class Seats:
-    """The seats of one node, and who has taken how many."""
+    """The seats of one node, and who has taken how many; `of` is who sits in them."""
 
-    def __init__(self, *, per_owner: int = PER_OWNER, per_node: int = PER_NODE) -> None:
+    def __init__(self, *, per_owner: int = PER_OWNER, per_node: int = PER_NODE, of: str = "readers") -> None:
+        self._of = of
         self._per_owner = per_owner
         self._per_node = per_node
         self._taken: Counter[str] = Counter()
@@ -49,9 +50,9 @@ class Seats:
     def take(self, owner: str) -> "Seat":
         """Return a seat, held until the end of its block. Raises `TooMany` or `Capacity`."""
         if self._all >= self._per_node:
-            raise Capacity("This node serves as many readers as it can; try again in a moment, or on another.")
+            raise Capacity(f"This node serves as many {self._of} as it can; try again in a moment, or on another.")
         if owner != ANONYMOUS and self._taken[owner] >= self._per_owner:
-            raise TooMany("You have as many readers open as one may; close some, or try again later.")
+            raise TooMany(f"You have as many {self._of} open as one may; close some, or try again later.")
         self._taken[owner] += 1
         self._all += 1
         return Seat(self, owner)

@@ -93,8 +93,6 @@ class Closing(IntEnum):
     """What came is no frame of a session."""
     TOO_LARGE = 1009
     """A message was larger than any may be."""
-    FAILED = 1011
-    """The server failed."""
     DRAINED = 1012
     """The node closes, and nothing is open any more: connect again, to another node or a little later."""
     EXPIRED = 3000

@@ -17,6 +17,7 @@ from outlast.server.routes.problem import unknown
 from outlast.server.routes.runs import Runs
 from outlast.server.routes.session import Greet, Session
 from outlast.server.seats import Seats
+from outlast.server.session.sessions import Sessions
 from outlast.stores.base import Store
 
 
@@ -32,16 +33,19 @@ def build(
     events: Events,
     greet: Greet,
     expose: Expose | None = None,
+    sessions: Sessions | None = None,
 ) -> Router:
     """Return the application.
 
     It has no lifespan of its own: whoever mounts it runs the node and the hub. Until they run, calls answer 503.
     `events` are the doors to the log, which the host's handlers use as well; `greet` tells a client who speaks.
-    `expose` opens `/metrics`; without it there is nothing at that path.
+    `expose` opens `/metrics`; without it there is nothing at that path. `sessions` open a WebSocket at `/session`, in
+    which everything else may be asked.
     """
     runs = Runs(intake, store, events, policy)
     health = Health(describe_node, check_ready)
-    others = (Nodes(store.runs), Session(greet), health, StaticPage())
+    session = Session(greet, sessions)
+    others = (Nodes(store.runs), session, health, StaticPage())
     doors = [*runs.doors(), *events.doors(), *(door for part in others for door in part.doors())]
     if expose is not None:
         doors += Metrics(expose).doors()
@@ -49,4 +53,7 @@ def build(
     async def load(owner: str, id: str) -> Run:
         return (await intake.load(owner=owner, id=id)).run
 
-    return Router(routes(Entrance(access, load, seats), doors), redirect_slashes=False, default=unknown)
+    entrance = Entrance(access, load, seats)
+    app = Router(routes(entrance, doors), redirect_slashes=False, default=unknown)
+    app.routes.extend(routes(entrance, session.line(app)))
+    return app

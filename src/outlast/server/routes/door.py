@@ -1,9 +1,10 @@
 """The doors of the HTTP interface: which call is answered by what, and who is let in before it is.
 
-There are three kinds, and a door must be one of them: of a `RunDoor` the owner is known and its action is allowed
+There are four kinds, and a door must be one of them: of a `RunDoor` the owner is known and its action is allowed
 before anything else happens; a `KnownDoor` and an `OpenDoor` show nothing of anybody's runs, the one to those alone
-whose identity is known. Only `routes` makes routes of doors, and every one of them goes through the `Entrance`; there
-is no way past it (A5).
+whose identity is known. A `SessionDoor` leads to the other doors: who came in by it asks at each of them as if there
+were none. Only `routes` makes routes of doors, and every one of them goes through the `Entrance`; there is no way past
+it (A5).
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,14 +14,17 @@ from typing import TypeAlias, assert_never
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast.errors import OutlastError, StoreError
 from outlast.server.identity import Action
 from outlast.server.readers.poll import Waiting
 from outlast.server.routes.entrance import Entrance
-from outlast.server.routes.problem import is_passing, problem
+from outlast.server.routes.problem import is_passing, problem, refusal
+from outlast.server.seats import Left
+from outlast.server.session.handshake import Handshake
+from outlast.wire.session import Ask
 
 
 def _no_stream(_request: Request) -> None:
@@ -57,6 +61,17 @@ class KnownDoor:
     method: str
     path: str
     answer: Callable[[Request], Awaitable[ASGIApp]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDoor:
+    """A WebSocket for those who may come in at all, and for no page of another origin.
+
+    `begin` returns what serves it, from the scope of its handshake, for an owner who may stay for as long as is left.
+    """
+
+    path: str
+    begin: Callable[[Scope, str, Left | None], ASGIApp]
 
 
 Door: TypeAlias = RunDoor | KnownDoor | OpenDoor
@@ -114,9 +129,38 @@ class Resource:
         return door.when_busy(request) if isinstance(door, RunDoor) and is_passing(error) else None
 
 
-def routes(entrance: Entrance, doors: Iterable[Door]) -> list[Route]:
-    """Return one route per path, in the order of their first doors."""
+class Gate:
+    """What stands at the path of a session, as ASGI: begins it, or refuses the handshake with a problem."""
+
+    def __init__(self, entrance: Entrance, door: SessionDoor) -> None:
+        self.door = door
+        self._entrance = entrance
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            identity = await self._entrance.welcome(Request(_as_request(scope)))
+            session = self.door.begin(scope, identity.owner, self._entrance.left(identity))
+        except (OutlastError, HTTPException) as error:
+            await refusal(error, scope)(scope, receive, send)
+            return
+        except Exception as error:
+            await refusal(error, scope)(scope, receive, send)
+            raise  # for the server's log
+        await session(scope, receive, send)
+
+
+def _as_request(handshake: Scope) -> Scope:
+    """Return the request of HTTP that a handshake is, for those who decide about requests."""
+    return Handshake(handshake).request(Ask(exchange=1, method="GET", path="/session"))
+
+
+def routes(entrance: Entrance, doors: Iterable[Door | SessionDoor]) -> list[BaseRoute]:
+    """Return one route per path, in the order of their first doors, and one for each session."""
     paths: dict[str, list[Door]] = {}
+    sessions: list[BaseRoute] = []
     for door in doors:
-        paths.setdefault(door.path, []).append(door)
-    return [Route(path, Resource(entrance, at_path)) for path, at_path in paths.items()]
+        if isinstance(door, SessionDoor):
+            sessions.append(WebSocketRoute(door.path, Gate(entrance, door)))
+        else:
+            paths.setdefault(door.path, []).append(door)
+    return [*(Route(path, Resource(entrance, at_path)) for path, at_path in paths.items()), *sessions]

@@ -19,7 +19,7 @@ from outlast.run import Run
 from outlast.server.access import Access
 from outlast.server.identity import Action, Identity
 from outlast.server.readers.poll import Waiting
-from outlast.server.seats import Seats
+from outlast.server.seats import Left, Seats
 from outlast.server.trouble import Trouble
 
 RUN: Final = "/runs/{id}"
@@ -63,8 +63,16 @@ class Entrance:
     async def seat(self, answer: ASGIApp | Waiting, visitor: Visitor) -> ASGIApp:
         """Return `answer`; whoever stays takes a seat, for as long as the visitor may. Raises as `Seats.seat` does."""
         identity = visitor.identity
-        left = None if identity.expires_at is None else partial(self._access.left, identity.expires_at)
-        return await self._seats.seat(answer, owner=identity.owner, left=left)
+        return await self._seats.seat(answer, owner=identity.owner, left=self.left(identity))
+
+    async def welcome(self, request: Request) -> Identity:
+        """Return who opens a session. Raises what `Access.identify` does, also for a page of another origin."""
+        self._access.check_page(request)
+        return await self._access.identify(request)
+
+    def left(self, identity: Identity) -> Left | None:
+        """Return what tells for how long somebody may stay; None for as long as they like."""
+        return None if identity.expires_at is None else partial(self._access.left, identity.expires_at)
 
     async def _may(self, identity: Identity, action: Action, owner: str, id: str) -> bool:
         if not self._access.asks:

@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from outlast import errors
@@ -45,6 +45,7 @@ STATUSES: Final[Mapping[type[errors.OutlastError], HTTPStatus]] = {
 }
 """Every refusal has its status; an error that is not here is our own fault: 500."""
 
+_DENIAL: Final = "websocket.http.response"  # the ASGI extension by which a handshake is refused with a response
 _PASSING: Final = (errors.StoreUnavailable, errors.HookFailed)
 
 _FIXED: Final[Mapping[type[errors.OutlastError], str]] = {
@@ -84,12 +85,16 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, _PASSING)
 
 
+def refusal(error: Exception, scope: Scope) -> ASGIApp:
+    """Return what tells `error` to whoever asks; to a handshake as a bare 403, where its server can say no more."""
+    if scope["type"] == "websocket" and _DENIAL not in (scope.get("extensions") or {}):
+        return WebSocketClose()
+    return problem(error)
+
+
 async def unknown(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer, as ASGI, what no route knows."""
-    if scope["type"] == "websocket":
-        await WebSocketClose()(scope, receive, send)
-    else:
-        await problem(HTTPException(HTTPStatus.NOT_FOUND))(scope, receive, send)
+    await refusal(HTTPException(HTTPStatus.NOT_FOUND), scope)(scope, receive, send)
 
 
 def _ours(error: errors.OutlastError) -> Response:

@@ -1,0 +1,1 @@
+"""Sessions: HTTP inside one WebSocket, exchange by exchange through the doors that everybody else comes through."""
