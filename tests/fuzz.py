@@ -237,7 +237,8 @@ def check_time(link: Link, now: float) -> None:
         assert link.current is not None, "a busy server has a link"
         assert link.current.busy_since is not None, "and its budget runs"
         over = min(link.current.evidence_until(link.profile), link.current.busy_since + link.profile.busy_budget)
-        assert now < over or link.grace is not None or (deadline is not None and deadline <= now), "busy has an end"
+        over = max(over, link.grace or 0.0)
+        assert now < over or (deadline is not None and deadline <= now), "busy has an end"
 
 
 def check_suspicion(before: Link, commands: tuple[Command, ...], now: float) -> None:

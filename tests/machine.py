@@ -9,6 +9,7 @@ from outlast.supervision.link import Current, Link
 from outlast.supervision.phase import Phase, Trouble, Wakeup
 from outlast.supervision.profile import STANDARD, Profile
 from outlast.supervision.step import step
+from outlast.supervision.table import TRANSITIONS
 
 MOST_TICKS = 100
 """Times that time may be told of at one moment: more is a machine that spins."""
@@ -27,7 +28,9 @@ class Machine:
         """Let something happen, at a time or now; return what is to be done about it."""
         assert at is None or at >= self.now, "time goes on"
         self.now = self.now if at is None else at
+        before = self.link.phase
         self.link, commands = step(self.link, input, now=self.now, jitter=self.jitter)
+        assert self.phase is before or self.phase in TRANSITIONS[before], f"{before} is not followed by {self.phase}"
         for command in commands:
             match command:
                 case Open(attempt=attempt):

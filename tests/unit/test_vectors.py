@@ -21,7 +21,7 @@ VECTORS = list(vectors.read())
 @pytest.mark.behaviour("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9")
 @pytest.mark.behaviour("P10", "P11", "P12", "P13", "P14", "P15", "P16", "P17")
 @pytest.mark.behaviour("N1", "N2", "N4")
-@pytest.mark.behaviour("R1", "R5", "R7")
+@pytest.mark.behaviour("R1", "R5", "R7", "R13")
 @pytest.mark.behaviour("M2", "M4")
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector.behaviour}: {vector.name}")
 def test_the_machine_does_what_the_vector_says(vector: Vector) -> None:

@@ -27,9 +27,9 @@ Outcome: TypeAlias = tuple[Link, tuple[Command, ...]]
 
 def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
     """Make the attempt the link: what is followed moves over, and the old link is let go."""
-    promised = advice(ready.heartbeat or 0.0)
-    is_credible = SHORTEST_HEARTBEAT <= promised <= LONGEST_HEARTBEAT
-    heartbeat = promised if is_credible else link.profile.heartbeat
+    heartbeat = ready.heartbeat
+    if heartbeat is None or not SHORTEST_HEARTBEAT <= heartbeat <= LONGEST_HEARTBEAT:
+        heartbeat = link.profile.heartbeat
     current = Current(id=ready.attempt, ready_at=at.now, heard_at=at.now, heartbeat=heartbeat)
     before = () if link.current is None else (Release(attempt=link.current.id),)
     established = changed(
@@ -39,7 +39,7 @@ def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
         candidate=None,
         must_move=False,
         trouble=None,
-        ladder=changed(link.ladder, spread=0.0, spread_until=0.0, floor=0.0),
+        ladder=changed(link.ladder, spread=0.0, spread_until=0.0),
     )
     return established, (Adopt(attempt=ready.attempt), *before)
 
@@ -70,7 +70,7 @@ def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
     """Try again: at once where the profile is prompt and this is the first time, otherwise along the ladder."""
     trouble = _forgiven(link, lost.trouble, at)
     link = outlived(link, trouble, at)
-    link = changed(link, current=None, must_move=False, trouble=trouble, path_changed=False)
+    link = changed(link, current=None, trouble=trouble, path_changed=False)
     if trouble in WAKES:
         bare, commands = release(link)
         return changed(bare, block=trouble), commands
@@ -118,17 +118,17 @@ def afresh(link: Link, at: Moment) -> Outcome:
 def release(link: Link) -> Outcome:
     """Let go of the attempt and of the link, and wait for nothing."""
     held = [each.id for each in (link.candidate, link.current) if each is not None]
-    bare = changed(link, candidate=None, current=None, retry_at=None, must_move=False, path_changed=False)
+    bare = changed(link, candidate=None, current=None, retry_at=None, path_changed=False)
     return bare, tuple(Release(attempt=each) for each in held)
 
 
-def wait(link: Link, at: Moment, *, pause: float = 0.0, counts: bool = True) -> Link:
+def wait(link: Link, at: Moment, *, pause: float, counts: bool = True) -> Link:
     """Wait for the next attempt, after one more failure where it `counts`. Without a network there is no next one."""
     ladder = link.ladder.after(pause, now=at.now)
     if not counts:
         ladder = changed(ladder, failures=link.ladder.failures)
     if not link.is_reachable:
-        return changed(link, ladder=ladder, retry_at=None)
+        return changed(link, ladder=ladder)
     return changed(link, ladder=ladder, retry_at=at.now + ladder.wait(link.profile, now=at.now, jitter=at.jitter))
 
 

@@ -23,7 +23,7 @@ def begin(link: Link, _want: Want, at: Moment) -> Outcome:
 def close(link: Link, _close: Close, _at: Moment) -> Outcome:
     """Let go of everything for good."""
     bare, commands = release(link)
-    return changed(bare, intent=Intent.CLOSED, block=None, trouble=None), commands
+    return changed(bare, intent=Intent.CLOSED, trouble=None), commands
 
 
 # ---- the network ----------------------------------------------------------------------------------

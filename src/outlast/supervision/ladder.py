@@ -37,4 +37,4 @@ class Ladder:
 
 def advice(seconds: float) -> float:
     """Return what is believed of a server's advice: nothing of what makes no sense, and five minutes at most."""
-    return float(min(seconds, LONGEST_ADVICE)) if 0 < seconds < math.inf else 0.0
+    return max(0.0, float(min(seconds, LONGEST_ADVICE))) if seconds < math.inf else 0.0

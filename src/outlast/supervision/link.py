@@ -5,7 +5,6 @@ Two suspicions are never merged. The *link's* arises from silence or a probe, an
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -80,12 +79,12 @@ class Service:
     @property
     def is_quiet(self) -> bool:
         """Whether no question is open."""
-        return not self.asked and self.abandoned_at is None and not self.doubted
+        return not self.asked and self.abandoned_at is None
 
     @property
     def since(self) -> float | None:
         """When the oldest question without an answer was asked; None where there is none."""
-        moments = [moment for _, moment in self.asked[:1]]
+        moments = [moment for _, moment in self.asked]
         moments += [] if self.abandoned_at is None else [self.abandoned_at]
         return min(moments, default=None)
 
@@ -125,7 +124,7 @@ class Current:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is suspected, asked or late."""
-        return self.suspicion is None and self.busy_since is None and self.witness is None and self.service.is_quiet
+        return self.suspicion is None and self.service.is_quiet
 
     def speaks(self, now: float) -> bool:
         """Say whether the link has spoken within a heartbeat."""
@@ -137,11 +136,9 @@ class Current:
         found_late = self.suspicion is not None and (self.suspicion.silent or self.suspicion.stage is not Stage.PROBE)
         return found_late or self.service.doubted
 
-    @property
-    def deadlock_at(self) -> float | None:
-        """When a link that goes on speaking is proof of a server that does not answer; None where it is silent too."""
-        since = self.service.since
-        if since is None or self.witness is not None or (self.suspicion is not None and self.suspicion.silent):
+    def deadlock_at(self, since: float) -> float | None:
+        """When a link that goes on speaking proves that its server has not answered `since`; None if it is silent."""
+        if self.witness is not None or (self.suspicion is not None and self.suspicion.silent):
             return None
         at = since + ANSWER_WITHIN + DEADLOCK_AFTER
         return max(at, self.heard_at) if at <= self.heard_at + self.heartbeat else None
@@ -239,7 +236,7 @@ class Link:
         dues = self.dues()
         if not dues:
             return None
-        first = dues[0][0] if len(dues) == 1 else min(dues)[0]
+        first = min(dues)[0]
         return first if self.grace is None else max(first, self.grace)
 
     @property
@@ -250,8 +247,6 @@ class Link:
     def dues(self) -> list[tuple[float, "Due"]]:
         """Return what time will do, and when, whatever else happens not. What stands first goes first."""
         found: list[tuple[float, Due]] = []
-        if self.intent is not Intent.WANTED or self.block is not None:
-            return found
         if self.candidate is not None:
             found.append((self.candidate.until, Due.ESTABLISHMENT))
         if self.retry_at is not None:
@@ -260,25 +255,21 @@ class Link:
             found.append((self.replaced_at + REPLACING_EVERY, Due.PATH))
         current = self.current
         if current is not None:
-            if current.busy_since is not None or current.witness is not None:
-                found += self._dues_of_evidence(current)
+            if current.busy_since is not None and current.gathered_at is not None:
+                found.append((current.gathered_at + self.profile.renew_evidence, Due.EVIDENCE))
+            if current.witness is not None:
+                found.append((current.evidence_until(self.profile), Due.FADED))
             if not self.is_replacing:  # otherwise nothing else can come of a question to the old link
                 found += self._dues_of_questions(current)
         return found
 
-    def _dues_of_evidence(self, current: Current) -> Iterator[tuple[float, "Due"]]:
-        if current.busy_since is not None and current.gathered_at is not None:
-            yield current.gathered_at + self.profile.renew_evidence, Due.EVIDENCE
-        if current.witness is not None:
-            yield current.evidence_until(self.profile), Due.FADED
-
     def _dues_of_questions(self, current: Current) -> list[tuple[float, "Due"]]:
-        suspicion, service = current.suspicion, current.service
+        suspicion, since = current.suspicion, current.service.since
         found = [(current.silent_at, Due.SILENCE) if suspicion is None else (suspicion.until, Due.STAGE)]
-        if not service.is_quiet:
-            if (since := service.since) is not None and not service.doubted:
+        if since is not None:
+            if not current.service.doubted:
                 found.append((since + ANSWER_WITHIN, Due.DOUBT))
-            elif (deadlock_at := current.deadlock_at) is not None:
+            elif (deadlock_at := current.deadlock_at(since)) is not None:
                 found.append((deadlock_at, Due.DEADLOCK))
         if current.busy_since is not None:
             found.append((current.busy_since + self.profile.busy_budget, Due.BUDGET))

@@ -67,7 +67,7 @@ def believe(link: Link, _answered: ProbeAnswered, at: Moment) -> Outcome:
 def bury(link: Link, failed: ProbeFailed, at: Moment) -> Outcome:
     """Let go of the link, and try at once with the ladder anew."""
     let_go = Release(attempt=current_of(link).id)
-    bare = changed(link, current=None, must_move=False, trouble=failed.trouble, lost_at=at.now)
+    bare = changed(link, current=None, trouble=failed.trouble, lost_at=at.now)
     if link.candidate is not None:
         return bare, (let_go,)
     begun, commands = afresh(bare, at)

@@ -69,7 +69,7 @@ def sentence(record: LinkRecord, *, now: float) -> str:
         case Phase.SLOW:
             return f"slow, last heard {now - (record.last_heard or record.since):.0f} s ago"
         case Phase.BACKOFF:
-            return f"lost, retrying in {max(0.0, (record.retry_at or now) - now):.0f} s"
+            return f"lost, retrying in {max(0, (record.retry_at or now) - now):.0f} s"
         case Phase.CONNECTING:
             return "connecting" if record.attempt == 1 else f"connecting, attempt {record.attempt}"
         case Phase.BLOCKED:

@@ -40,7 +40,6 @@ RULES: Final[Mapping[Key, Mapping[Phase, Rule]]] = MappingProxyType(
             **_in((LIVE, SLOW, BUSY), hints.look),
             SWITCHING: hints.hasten,
             BACKOFF: hints.hurry,
-            BLOCKED: hints.unblock,
         },
         Wakeup.RESUMED: {
             OFFLINE: hints.forgive,
@@ -52,7 +51,7 @@ RULES: Final[Mapping[Key, Mapping[Phase, Rule]]] = MappingProxyType(
         Wakeup.PATH_CHANGED: _in((CONNECTING, *_LINKED), hints.reroute),
         Wakeup.ONLINE: {
             OFFLINE: hints.connect,
-            **_in((IDLE, CONNECTING, BACKOFF), hints.note),
+            IDLE: hints.note,
             **_in(_LINKED, hints.regain),
             BLOCKED: hints.unblock,
         },

@@ -23,9 +23,8 @@ def tick(link: Link, _tick: Tick, at: Moment) -> Outcome:
         return link, ()
     if at.now - told_at > LATE:
         return changed(link, grace=at.now + GRACE), ()
-    due_at, due = min(link.dues(), key=itemgetter(0))
-    judging = changed(link, grace=None)
-    return RULES[due](judging, at) if due_at <= at.now else (judging, ())
+    _, due = min(link.dues(), key=itemgetter(0))
+    return RULES[due](link, at)
 
 
 def give_up(link: Link, at: Moment) -> Outcome:
