@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from outlast.client.record import ClientRecord
 from outlast.errors import ClientClosed, IdConflict, InputInvalid, Unanswered, Unauthenticated
 from outlast.log.event import encode_json
 from outlast.supervision.phase import Phase
-from outlast.testing.peer import Answer, Close, Hold, ScriptedPeer
+from outlast.testing.peer import Answer, Asked, Close, Hold, ScriptedPeer
 from outlast.wire import native
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
@@ -55,6 +55,24 @@ async def test_a_start_is_sent_once_with_a_key_of_its_own_and_a_lost_answer_is_t
             await client.start("chat")
         assert len(peer.asked) == 2
         assert json.loads(peer.asked[1].body)["id"]
+
+
+@pytest.mark.behaviour("R11")
+@pytest.mark.parametrize("ask", [lambda client: client.start("chat"), lambda client: client.stop("r1")])
+async def test_what_was_asked_once_is_never_asked_again_by_the_links_that_follow(
+    ask: Callable[[Client], Awaitable[Any]],
+) -> None:
+    def script(asked: Asked) -> Answer:
+        return GREETING if asked.path.endswith("/session") else Answer(body=[Close(reset=True)])
+
+    async with ScriptedPeer(script) as peer, connect(peer.url) as client:
+        with pytest.raises(Unanswered):
+            await ask(client)
+        for _ in range(3):
+            client.wakeup("user")
+            await asyncio.sleep(60)
+        assert client.state.record.link.generation > 3
+        assert [asked.method for asked in peer.asked].count("POST") == 1
 
 
 async def test_a_refusal_is_raised_typed() -> None:
