@@ -158,17 +158,16 @@ async def test_what_came_in_one_piece_is_held_for_its_reader_whatever_the_bound(
     assert len(peer.times) == 1
 
 
-async def test_what_is_held_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share, "MOST_BYTES", 30)  # two or three words
-    peer = Peer(by_one())
+@pytest.mark.parametrize("bound", ["MOST_HELD", "MOST_BYTES"])
+async def test_what_is_not_held_any_more_is_asked_for(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(share, bound, 3 if bound == "MOST_HELD" else 30)  # two or three words
+    peer = Peer(by_one(), by_one(4))
     async with peer.connect() as client:
         first = asyncio.create_task(seqs(client.follow("r")))
-        await asyncio.sleep(8.5)
-        assert await seqs(client.follow("r", after=PLACES[6])) == ALL[7:]
-        assert len(peer.times) == 1
-        assert await seqs(client.follow("r", after=PLACES[2])) != ALL  # not held: the server is asked
-        await first
-    assert peer.cursors[1] == str(PLACES[2])
+        await asyncio.sleep(7.5)
+        held, gone = client.follow("r", after=PLACES[6]), client.follow("r", after="3")
+        assert await asyncio.gather(first, seqs(held), seqs(gone)) == [ALL, ALL[7:], ALL[3:]]
+    assert peer.cursors == [None, "3"]
 
 
 @pytest.mark.behaviour("R9")

@@ -139,11 +139,12 @@ class Client:
         mark = await self._kept.places.begin(run, owner=owner, types=types, after=after)
         reader = Reader(asked, mark.cursor, self._shares)
         try:
-            while (received := await reader.next()) is not None:
-                yield received
-                reader.take(received)
-                mark.take(received)
-                self._supervisor.publish()
+            while items := await reader.next():
+                for received in items:
+                    yield received
+                    reader.take(received)
+                    mark.take(received)
+                    self._supervisor.publish()
         except (RunGone, RunNotFound):
             await mark.forget()
             raise

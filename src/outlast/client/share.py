@@ -13,10 +13,9 @@ Rules:
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from outlast.client.follow import Follow
@@ -34,6 +33,16 @@ Begin: TypeAlias = Callable[[Asked, Cursor], Follow]
 """Returns a follow that begins behind a cursor."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What came at once, behind the place `before`; `first` is the number of its first item, of all that ever came."""
+
+    before: Cursor
+    first: int
+    items: Sequence[Received]
+    size: int
+
+
 class Share:
     """One follow, what came of it last, and who reads it."""
 
@@ -41,19 +50,14 @@ class Share:
         self.readers: set[Reader] = set()
         self.ended = False
         self.failure: Exception | None = None
+        self.end = 0  # the number of the item that comes next
         self._follow = follow
-        self._before = begin  # the place before the first item that is held
-        self._held: deque[Received] = deque()
+        self._begin = begin
+        self._held: deque[_Piece] = deque()
         self._bytes = 0
-        self._first = 0  # the number of the first item that is held, of all that ever came
         self._wanted = asyncio.Event()
         self._arrived = asyncio.Event()
         self._receiving = asyncio.create_task(self._receive(), name="follow a run")
-
-    @property
-    def end(self) -> int:
-        """The number of the item that comes next."""
-        return self._first + len(self._held)
 
     @property
     def place(self) -> Cursor:
@@ -68,25 +72,28 @@ class Share:
         over = record.over and all(reader.number == self.end for reader in self.readers)
         return record if (place, over) == (record.place, record.over) else replace(record, place=place, over=over)
 
-    def item(self, number: int) -> Received | None:
-        """Return an item; None where it is not held any more."""
-        return self._held[number - self._first] if number >= self._first else None
+    def items(self, number: int) -> Sequence[Received]:
+        """Return some of what came, from this number on; nothing where that is not held any more."""
+        for piece in reversed(self._held):  # most readers are in the newest
+            if piece.first <= number:
+                return piece.items[number - piece.first :] if number > piece.first else piece.items
+        return ()
 
     def number_behind(self, place: Cursor) -> int | None:
         """Return the number of the item behind `place`; None where a reader of that place cannot share."""
-        if self.failure is not None or not self._before.seq <= place.seq <= self.place.seq:
+        known = self._held[0].before if self._held else self._begin
+        if self.failure is not None or not known.seq <= place.seq <= self.place.seq:
             return None
-        known, number = self._before, self._first
-        for item in self._held:
-            if item.cursor.seq > place.seq:
-                break
-            known, number = item.cursor, number + 1
-        if number == self.end and place.seq == self.place.seq:
+        items = [item for piece in self._held for item in piece.items]
+        taken = [item.cursor for item in items if item.cursor.seq <= place.seq]
+        ahead = items[len(taken) :]
+        if place.seq == self.place.seq:
             known = self.place
+        elif taken:
+            known = taken[-1]
         is_known = place.chain is None or (place.seq == known.seq and place.chain == known.chain)
-        ahead = islice(self._held, number - self._first, None)
         is_told = any(isinstance(item, ReceivedGap) and item.requested.seq != place.seq for item in ahead)
-        return number if is_known and not is_told else None
+        return self.end - len(ahead) if is_known and not is_told else None
 
     async def more(self) -> None:
         """Wait until more has come, or nothing will."""
@@ -107,27 +114,24 @@ class Share:
         while not self.ended and self.failure is None:
             await self._wanted.wait()  # without a deadline: readers take the time they need
             self._wanted.clear()
+            before = self.place
             try:
                 received = await self._follow.receive()
             except Exception as error:  # noqa: BLE001 - whatever it is, each reader is told, when it comes to it
                 self.failure = error
             else:
                 self.ended = not received
-                self._hold(received)
+                self._hold(_Piece(before, self.end, received, sum(map(_size, received))))
             arrived, self._arrived = self._arrived, asyncio.Event()
             arrived.set()
 
-    def _hold(self, received: list[Received]) -> None:
-        """Hold what came, and let go of the oldest beyond the bound: never of what came just now."""
-        self._held.extend(received)
-        self._bytes += sum(map(_size, received))
-        while len(self._held) > max(len(received), MOST_HELD) or (
-            self._bytes > MOST_BYTES and len(self._held) > len(received)
-        ):
-            oldest = self._held.popleft()
-            self._bytes -= _size(oldest)
-            self._before = oldest.cursor
-            self._first += 1
+    def _hold(self, piece: _Piece) -> None:
+        """Hold what came, and let go of the oldest beyond the bound."""
+        self._held.append(piece)
+        self._bytes += piece.size
+        self.end += len(piece.items)
+        while len(self._held) > 1 and (self.end - self._held[0].first > MOST_HELD or self._bytes > MOST_BYTES):
+            self._bytes -= self._held.popleft().size
 
 
 class Reader:
@@ -144,26 +148,26 @@ class Reader:
         """The place behind what was taken, and behind what the view left out after that."""
         return self._share.place if self.number == self._share.end else self._taken
 
-    async def next(self) -> Received | None:
-        """Return what comes next, the same until it is taken; None when nothing more will come.
+    async def next(self) -> Sequence[Received]:
+        """Return some of what comes next, the same until it is taken; nothing when nothing more will come.
 
         Raises what ends the follow, once everything before that has been taken.
         """
         while True:
             share = self._share
             if self.number < share.end:
-                if (item := share.item(self.number)) is not None:
-                    return item
+                if items := share.items(self.number):
+                    return items
                 await self._fall_behind()
             elif share.failure is not None:
                 raise share.failure
             elif share.ended:
-                return None
+                return ()
             else:
                 await share.more()
 
     def take(self, received: Received) -> None:
-        """Move behind what was returned last."""
+        """Move behind the first that was not taken yet."""
         self._taken = received.cursor
         self.number += 1
 
@@ -211,5 +215,6 @@ class Shares:
 
 
 def _size(received: Received) -> int:
-    events = (received,) if isinstance(received, ReceivedEvent) else received.snapshot
-    return sum(len(event.payload) for event in events)
+    if isinstance(received, ReceivedEvent):
+        return len(received.event.payload)
+    return sum(map(_size, received.snapshot))
