@@ -92,6 +92,29 @@ def test_a_transport_that_dies_young_three_times_gives_way_to_the_next() -> None
 
 
 @pytest.mark.behaviour("R13")
+def test_a_transport_that_is_not_spoken_there_gives_way_to_the_next_at_once() -> None:
+    machine = connecting(transports=3)
+    machine.tell(Failed(attempt=1, trouble=Trouble.FOREIGN))
+    machine.wait(machine.link.deadline or 0.0)
+    assert machine.tell(Failed(attempt=2, trouble=Trouble.UNSPOKEN)) == [Open(attempt=3, transport=1)]
+    assert (machine.phase, machine.link.trouble) == (Phase.CONNECTING, Trouble.UNSPOKEN)
+    assert machine.link.young_deaths == 0, "those were another one's"
+    assert machine.tell(Failed(attempt=3, trouble=Trouble.UNSPOKEN)) == [Open(attempt=4, transport=2)]
+    assert machine.tell(Failed(attempt=4, trouble=Trouble.UNSPOKEN)) == []
+    assert (machine.phase, machine.link.transport) == (Phase.BACKOFF, 2), "where none is left nobody is pressed"
+
+
+@pytest.mark.behaviour("R13")
+def test_a_link_that_has_to_go_is_replaced_over_the_next_transport_where_its_own_is_not_spoken_any_more() -> None:
+    machine = live(transports=2)
+    machine.tell(Drained(link=1, spread=0.0), 1.0)
+    assert machine.wait(1.0) == [Open(attempt=2)]
+    assert machine.tell(Failed(attempt=2, trouble=Trouble.UNSPOKEN), 2.0) == [Open(attempt=3, transport=1)]
+    assert (machine.phase, machine.current.id) == (Phase.SWITCHING, 1)
+    assert machine.tell(Ready(attempt=3), 3.0) == [Adopt(attempt=3), Release(attempt=1)]
+
+
+@pytest.mark.behaviour("R13")
 @pytest.mark.parametrize(("trouble", "transport"), [(Trouble.BROKEN, 1), (Trouble.UNREACHABLE, 0)])
 def test_links_that_break_young_give_way_but_not_those_whose_server_is_gone(trouble: Trouble, transport: int) -> None:
     machine = connecting(transports=2)
@@ -104,10 +127,11 @@ def test_links_that_break_young_give_way_but_not_those_whose_server_is_gone(trou
 
 
 @pytest.mark.behaviour("R1")
-def test_a_failed_candidate_leaves_a_living_link_alone() -> None:
-    machine = live()
+@pytest.mark.parametrize("trouble", [Trouble.UNREACHABLE, Trouble.UNSPOKEN])
+def test_a_failed_candidate_leaves_a_living_link_alone(trouble: Trouble) -> None:
+    machine = live(transports=2)
     machine.wake(Wakeup.USER, 1.0)
-    assert machine.tell(Failed(attempt=2, trouble=Trouble.UNREACHABLE), 2.0) == []
+    assert machine.tell(Failed(attempt=2, trouble=trouble), 2.0) == []
     assert (machine.phase, machine.current.id) == (Phase.LIVE, 1)
 
 

@@ -23,6 +23,7 @@ TROUBLES: Final[Mapping[Trouble, str]] = {
     Trouble.FOREIGN: "something else answers at this address",
     Trouble.SKIPPED: "events were missing",
     Trouble.UNEXPECTED: "this client failed unexpectedly",
+    Trouble.UNSPOKEN: "it takes no connection of this kind",
     Trouble.CREDENTIALS: "the server does not accept the credentials",
     Trouble.REVOKED: "the server has taken this identity's rights away",
     Trouble.VERSION: "the server speaks another version",

@@ -38,7 +38,9 @@ WITHDRAWN: Final = 0
 HEARD_EVERY: Final = 0.05
 """Seconds between two signs of life that the machine is told of: it counts in seconds."""
 
-ANSWERS: Final = frozenset({Trouble.BUSY, Trouble.FOREIGN, Trouble.CREDENTIALS, Trouble.REVOKED, Trouble.VERSION})
+ANSWERS: Final = frozenset(
+    {Trouble.BUSY, Trouble.FOREIGN, Trouble.UNSPOKEN, Trouble.CREDENTIALS, Trouble.REVOKED, Trouble.VERSION}
+)
 """Troubles that somebody at the other end told."""
 
 log = logging.getLogger("outlast.client")

@@ -4,7 +4,8 @@ Rules:
 1. At most one attempt is in flight, and at most one link stands beside it: making comes before breaking (R1).
 2. An attempt that fails leaves alone a link that lives. One that nothing speaks for is let go with it.
 3. The last trouble stays visible until a link is established (K6).
-4. What would block is forgiven where it may only be a server's restart: credentials for a while (N4), and an address
+4. A transport that is not spoken there gives way to the next at once; one that dies young does after a few times (R13).
+5. What would block is forgiven where it may only be a server's restart: credentials for a while (N4), and an address
    at which there has been one.
 """
 
@@ -49,7 +50,10 @@ def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
     assert link.candidate is not None, "nothing else fails"
     trouble, is_woken = _forgiven(link, failed.trouble, at), link.candidate.woken
     link = changed(link, candidate=None, trouble=trouble)
-    if trouble in {Trouble.FOREIGN, Trouble.SILENT}:
+    passes_on = trouble is Trouble.UNSPOKEN and link.transport + 1 < link.transports
+    if passes_on:
+        link = changed(link, young_deaths=0, transport=link.transport + 1)
+    elif trouble in {Trouble.FOREIGN, Trouble.UNSPOKEN, Trouble.SILENT}:
         link = _died_young(link)
     commands: tuple[Command, ...] = ()
     if link.current is not None and _outlives(link, link.current, trouble, at):
@@ -59,10 +63,10 @@ def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
         link, commands = release(link)
         if trouble in WAKES:
             return changed(link, block=trouble), commands
-    waiting = wait(link, at, pause=failed.pause)
-    if not is_woken:
-        return waiting, commands
-    begun, opened = attempt(waiting, at)
+    link = link if passes_on else wait(link, at, pause=failed.pause)
+    if not (passes_on or is_woken):
+        return link, commands
+    begun, opened = attempt(link, at)
     return begun, (*commands, *opened)
 
 

@@ -52,6 +52,8 @@ class Trouble(StrEnum):
     """The server sends its clients elsewhere."""
     FOREIGN = "foreign"
     """Something else than the server answered."""
+    UNSPOKEN = "unspoken"
+    """The server, or something on the way to it, takes no connection of this kind."""
     SKIPPED = "skipped"
     """Events were missing in a stream."""
     UNEXPECTED = "unexpected"
