@@ -223,7 +223,7 @@ async def test_an_application_that_closes_is_lost_and_a_follow_goes_on_once_it_r
 
 @pytest.mark.parametrize("named", [[], ["carrier pigeon"], ["sse", "SSE"]], ids=str)
 async def test_a_transport_that_there_is_not_is_refused_with_a_sentence(named: list[str]) -> None:
-    with pytest.raises(InputInvalid, match="sse and long-poll"):
+    with pytest.raises(InputInvalid, match="websocket, sse, long-poll"):
         await collect(follow("http://localhost", "r1", transports=named))
 
 

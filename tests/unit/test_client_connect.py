@@ -1,5 +1,10 @@
 """A client is put together by `connect`, and what cannot work is refused before anything is asked."""
 
+import subprocess
+import sys
+from typing import Any
+
+import httpx2
 import pytest
 
 from outlast import Client, connect, follow
@@ -31,6 +36,39 @@ async def test_a_profile_is_a_name_or_numbers(profile: str) -> None:
     with pytest.raises(InputInvalid, match="standard, desktop, mobile"):
         async with connect("http://here", profile="patient"):
             pass
+
+
+@pytest.mark.behaviour("R13")
+async def test_a_websocket_without_its_package_is_refused_with_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
+    for module in ("websocket", "session"):
+        monkeypatch.delitem(sys.modules, f"outlast.client.{module}", raising=False)
+    with pytest.raises(InputInvalid, match=r"pip install 'outlast\[websocket\]'"):
+        async with connect("http://here", transports=["sse", "websocket"]):
+            pass
+
+
+async def nothing(*_asked: Any) -> None:
+    """Be an application that answers nothing."""
+
+
+@pytest.mark.behaviour("R13")
+async def test_neither_a_client_of_yours_nor_an_application_of_this_process_has_a_websocket() -> None:
+    with pytest.raises(InputInvalid, match="application of this process has no WebSocket"):
+        async with connect(nothing, transports=["websocket"]):
+            pass
+    async with httpx2.AsyncClient() as yours:
+        with pytest.raises(InputInvalid, match="client of yours has no WebSocket"):
+            async with connect("http://here", client=yours, transports=["websocket", "sse"]):
+                pass
+
+
+def test_what_websockets_need_is_imported_for_them_alone() -> None:
+    code = "import sys, outlast, outlast.client.connect; print('websockets' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
 
 
 async def test_an_error_in_the_block_closes_the_client() -> None:

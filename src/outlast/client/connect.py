@@ -2,10 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import httpx2
 from starlette.types import ASGIApp
@@ -27,8 +27,16 @@ from outlast.supervision import inputs
 from outlast.supervision.link import Link
 from outlast.supervision.profile import PROFILES, STANDARD, Profile
 
-TRANSPORTS: Final[Mapping[str, type[HTTPConnection]]] = {"sse": HTTPConnection, "long-poll": PolledConnection}
-"""The ways in which streams come over HTTP, the best first."""
+TRANSPORTS: Final[Mapping[str, type[HTTPConnection]]] = {
+    "websocket": HTTPConnection,
+    "sse": HTTPConnection,
+    "long-poll": PolledConnection,
+}
+"""What there is to connect by, and how streams come then: over a WebSocket as they do over HTTP."""
+USUAL: Final = ("sse", "long-poll")
+"""What is connected by where nothing is said: it needs nothing of the server, and of most networks no more."""
+Make: TypeAlias = Callable[[str], httpx2.AsyncClient]
+"""Returns what carries the requests of one attempt to a node."""
 HERE: Final = "http://localhost"
 """The address of an application in this process."""
 
@@ -40,7 +48,7 @@ async def connect(
     headers: Headers | HeadersOf | None = None,
     profile: Profile | str = STANDARD,
     client: httpx2.AsyncClient | None = None,
-    transports: Sequence[str] = tuple(TRANSPORTS),
+    transports: Sequence[str] = USUAL,
     hints: bool = True,
     keep: Keeper | None = None,
     jitter: Callable[[], float] = random.random,
@@ -52,27 +60,25 @@ async def connect(
     be a callable, sync or async: it is asked before every attempt and every request, and once more after a 401.
     `profile` is `standard`, `desktop` or `mobile`, or numbers of your own. `client` is used for every request and stays
     yours; give one only for what it alone can do, since a replaced link then stands on the same sockets. `transports`
-    are the ways in which streams come, `sse` and `long-poll`, the best first: where one keeps dying young, as behind a
-    proxy that holds streams back, the next takes its place. Without `hints` nobody is told when this machine slept or
-    its network changed; `wakeup` is yours to call then. `keep`, an `outlast.Keep`, is what outlives this process: a
-    follow goes on behind what the application had taken before, and an `outbox` has what must not be lost.
+    are what to connect by, `sse`, `long-poll` and `websocket`, the best first: where one keeps dying young, as behind a
+    proxy that holds streams back, the next takes its place. `websocket` carries everything over one socket, and needs
+    the extra `outlast[websocket]` here and `websocket=True` there; neither a client of yours nor an application of this
+    process has one. Without `hints` nobody is told when this machine slept or its network changed; `wakeup` is yours to
+    call then. `keep`, an `outlast.Keep`, is what outlives this process: a follow goes on behind what the application
+    had taken before, and an `outbox` has what must not be lost.
 
     The block begins before there is a link. Raises `InputInvalid` for an impossible url, profile or transport, and
     `StoreError`s of what is to keep.
     Source: K, P, R.
     """
-    make = http.direct if client is None else lambda: client
-    if callable(url):
-        if client is not None:
-            raise InputInvalid("An application of this process is talked to directly: it needs no client of yours.")
-        make, url = partial(_within, url), HERE
+    app, url = (url, HERE) if callable(url) else (None, url)
     urls = [url] if isinstance(url, str) else list(url)
     if not urls:
         raise InputInvalid("A client needs the url of a server.")
     credentials = Credentials(headers)
     ways = [
-        http.HTTPTransport(urls, credentials, over=over, make=make, is_shared=client is not None)
-        for over in _transports(transports)
+        http.HTTPTransport(urls, credentials, over=TRANSPORTS[name], make=make, is_shared=client is not None)
+        for name, make in _carriers(transports, app, client)
     ]
     link = Link(
         profile=_profile(profile),
@@ -102,7 +108,7 @@ async def follow(
     headers: Headers | HeadersOf | None = None,
     profile: Profile | str = STANDARD,
     client: httpx2.AsyncClient | None = None,
-    transports: Sequence[str] = tuple(TRANSPORTS),
+    transports: Sequence[str] = USUAL,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Received, None]:
     """Yield the events of `run` after the cursor `after`, each once and in order, until its terminal event.
@@ -121,8 +127,37 @@ async def follow(
                 yield received
 
 
-def _within(app: ASGIApp) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=StreamingTransport(app))
+def _carriers(
+    named: Sequence[str], app: ASGIApp | None, client: httpx2.AsyncClient | None
+) -> Iterator[tuple[str, Make]]:
+    """Yield the transports in their order, each with what makes its clients."""
+    if not named or not set(named) <= TRANSPORTS.keys():
+        raise InputInvalid(f"The transports are {', '.join(TRANSPORTS)}: name one of them at least.")
+    if app is not None and client is not None:
+        raise InputInvalid("An application of this process is talked to directly: it needs no client of yours.")
+    for name in named:
+        if name == "websocket":
+            if app is not None or client is not None:
+                theirs = "An application of this process" if client is None else "A client of yours"
+                raise InputInvalid(f"{theirs} has no WebSocket: leave that out of the transports.")
+            yield name, _socketed(others=len(named) > 1)
+        else:
+            yield name, partial(_plain, app, client)
+
+
+def _plain(app: ASGIApp | None, client: httpx2.AsyncClient | None, _place: str) -> httpx2.AsyncClient:
+    if app is not None:
+        return httpx2.AsyncClient(transport=StreamingTransport(app))
+    return client or http.direct()
+
+
+def _socketed(*, others: bool) -> Make:
+    try:
+        from outlast.client.websocket import Clients  # noqa: PLC0415 - an extra, imported where it is asked for
+    except ModuleNotFoundError as error:
+        sentence = "The transport websocket needs the package websockets: pip install 'outlast[websocket]'."
+        raise InputInvalid(sentence) from error
+    return Clients(others=others)
 
 
 def _profile(given: Profile | str) -> Profile:
@@ -131,9 +166,3 @@ def _profile(given: Profile | str) -> Profile:
     if given not in PROFILES:
         raise InputInvalid(f"A profile is one of {', '.join(PROFILES)}, or a Profile.")
     return PROFILES[given]
-
-
-def _transports(named: Sequence[str]) -> list[type[HTTPConnection]]:
-    if not named or not set(named) <= TRANSPORTS.keys():
-        raise InputInvalid(f"The transports are {' and '.join(TRANSPORTS)}: name one of them at least.")
-    return [TRANSPORTS[name] for name in named]

@@ -57,7 +57,7 @@ def is_local(url: str) -> bool:
 class HTTPTransport:
     """Connects to a server by HTTP; `urls` are its nodes, or what balances their load, each taken in turn.
 
-    `over` is the kind of connection, which decides how streams come.
+    `over` is the kind of connection, which decides how streams come; `make` returns what carries everything to a node.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class HTTPTransport:
         credentials: Credentials,
         *,
         over: "type[HTTPConnection] | None" = None,
-        make: Callable[[], httpx2.AsyncClient] = direct,
+        make: Callable[[str], httpx2.AsyncClient] = lambda _place: direct(),
         is_shared: bool = False,
     ) -> None:
         self._over = over or HTTPConnection
@@ -80,7 +80,7 @@ class HTTPTransport:
         place = self._addresses[(attempt - 1) % len(self._addresses)]
         others = [address for address in self._addresses if address != place]
         evidence = Evidence(others, self._credentials, make=direct)
-        connection = self._over(self._make(), place, self._credentials, evidence, is_shared=self._is_shared)
+        connection = self._over(self._make(place), place, self._credentials, evidence, is_shared=self._is_shared)
         try:
             await connection.greet()
         except BaseException:
