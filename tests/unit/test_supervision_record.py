@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.supervision.inputs import Failed, Ready, Witnessed
+from outlast.supervision.inputs import Close, Failed, Lost, Ready, WentOffline, Witnessed
 from outlast.supervision.link import Link
 from outlast.supervision.phase import Grade, Phase, Trouble, Wakeup
 from outlast.supervision.profile import DESKTOP
@@ -61,6 +61,11 @@ def test_every_phase_has_its_sentence() -> None:
     assert said(machine) == "server is busy, your run continues"
     machine.wake(Wakeup.USER)
     assert said(machine) == "moving to a new connection"
+    machine.tell(WentOffline())
+    machine.tell(Lost(link=2, trouble=Trouble.BROKEN))
+    assert said(machine) == "offline"
+    machine.tell(Close())
+    assert said(machine) == "closed"
 
 
 @pytest.mark.behaviour("M6")
