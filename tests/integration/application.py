@@ -2,7 +2,7 @@
 
 `OUTLAST_STORE` says where its runs are. `TEST_DEATH`, such as `append:after:3`, kills the process around one store
 operation: here after the third append took effect, before its answer. `TEST_LEASE` and `TEST_HEARTBEAT`, in seconds,
-take the place of short ones.
+take the place of short ones. With `TEST_AUTHORIZE` a hook decides who may do what, and hangs while `deadlock` is there.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ import re
 import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from outlast import ActiveRun, Event, Outlast, RecoveryPolicy
+from outlast import Action, ActiveRun, Event, Identity, Outlast, RecoveryPolicy, Run
 from outlast.assembly.settings import STORE
 from outlast.assembly.stores import open_store
 from outlast.stores.base import Store
@@ -64,6 +65,14 @@ class DoomedStore:
         self.open, self.close, self.renewer = inner.open, inner.close, inner.renewer
 
 
+async def authorize(_identity: Identity, _action: Action, _owner: str, _run: Run | None) -> bool:
+    """Allow everything; hang while `deadlock` is there, deaf to cancellation as whatever waits for a lock is."""
+    while is_deadlocked():
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(PACE)
+    return True
+
+
 def _store() -> Any:
     url, death = os.environ.get("OUTLAST_STORE", STORE), os.environ.get("TEST_DEATH")
     return DoomedStore(open_store(url, durability="process"), death) if death else url
@@ -74,6 +83,7 @@ outlast = Outlast(
     lease_ttl=float(os.environ.get("TEST_LEASE", TTL)),
     heartbeat=float(os.environ.get("TEST_HEARTBEAT", HEARTBEAT)),
     recovery=RecoveryPolicy(base=0.1, cap=1.0),
+    authorize=authorize if "TEST_AUTHORIZE" in os.environ else None,
 )
 
 
@@ -136,13 +146,31 @@ async def hindered(run: ActiveRun) -> AsyncIterator[Event]:
             left -= 1
 
 
+@outlast.worker("quiet")
+async def quiet(run: ActiveRun) -> AsyncIterator[str]:
+    """Say nothing between its first word and its last, which comes when `now` is there."""
+    yield "before"
+    while not is_told():
+        await asyncio.sleep(STRIDE)
+    yield "after"
+
+
+def is_deadlocked() -> bool:
+    """Tell whether `deadlock` is there."""
+    return Path("deadlock").exists()
+
+
 def is_told() -> bool:
     """Tell whether `now` is there."""
     return Path("now").exists()
 
 
 def block(way: str, seconds: float) -> None:
-    """Keep the event loop from turning for so long: asleep, at work, or in one call of C that lets nobody else in."""
+    """Keep the event loop from turning for so long: asleep, at work, or in one call of C that lets nobody else in.
+
+    `blocked` is there from when it stands still, `free` when it turns again.
+    """
+    Path("blocked").touch()
     until = time.monotonic() + seconds
     match way:
         case "sleep":
@@ -153,7 +181,8 @@ def block(way: str, seconds: float) -> None:
         case "call":
             ctypes.PyDLL(None).usleep(round(seconds * 1_000_000))  # unlike CDLL, it keeps the interpreter
         case _:
-            pass  # somebody else stops the whole process
+            return  # somebody else stops the whole process
+    Path("free").touch()
 
 
 @outlast.worker("endless")

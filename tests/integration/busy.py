@@ -42,6 +42,8 @@ BRISK = Profile(
     needs_progress=True,
 )
 """For servers whose heartbeats are a second apart."""
+TRUE = {"TEST_HEARTBEAT": "10", "TEST_LEASE": "15"}
+"""Variables of a server that is as patient as it is by default."""
 BEGINNING = 3
 """Numbers by which a client is in the midst of its run."""
 STRANGE = frozenset({Phase.SWITCHING, Phase.BACKOFF, Phase.OFFLINE, Phase.BLOCKED})
@@ -64,6 +66,7 @@ class Watch:
     """One client that follows one run, and what was seen of it."""
 
     run: str
+    client: Client = field(init=False)
     shown: list[Shown] = field(default_factory=list[Shown])
     received: list[ReceivedEvent] = field(default_factory=list[ReceivedEvent])
     taken_at: list[float] = field(default_factory=list[float])
@@ -151,6 +154,7 @@ async def watching(
     """Follow a run to its end, which ends the block, and write down what is shown meanwhile and what comes."""
     watch = Watch(run)
     async with connect(list(urls), profile=profile, hints=False, jitter=jitter) as client:
+        watch.client = client
         showing = asyncio.create_task(_show(client, watch))
         following = asyncio.create_task(_follow(client, watch))
         try:
@@ -215,10 +219,18 @@ async def stop(server: Program, folder: Path) -> None:
 
 
 async def stop_for(server: Program, folder: Path, seconds: float) -> None:
-    """Stop a server for so long."""
+    """Stop a server for so long; the folder tells it as it tells that a run blocks its loop."""
     await stop(server, folder)
+    (folder / "blocked").touch()
     await asyncio.sleep(seconds)
+    (folder / "free").touch()
     server.signal(signal.SIGCONT)
+
+
+async def there(file: Path) -> None:
+    """Wait until a file is there; the test has the deadline."""
+    while not await asyncio.to_thread(file.exists):
+        await asyncio.sleep(0.01)
 
 
 def _is_writable(file: Path) -> bool:

@@ -22,12 +22,12 @@ import httpx2
 from bench.report import surroundings
 from outlast.log.cursor import Cursor
 from outlast.run import TERMINALS
-from outlast.supervision.phase import Phase
+from outlast.supervision.phase import Phase, Wakeup
 from outlast.supervision.profile import STANDARD
 from outlast.testing.network import BlackHole
 from outlast.testing.proxy import FaultProxy
 from outlast.wire.sse import Message, Parser
-from tests.integration.busy import Watch, hindrance, longest, stop, stored, tell, watching
+from tests.integration.busy import TRUE, Watch, hindrance, longest, stop, stored, tell, watching
 from tests.integration.programs import House, Program, house
 from tests.integration.readers import start
 
@@ -36,7 +36,6 @@ BETWEEN = 1.0
 """Seconds between two tries of the usual ways, as most of them wait."""
 USUAL: Mapping[str, float] = {"loop": 5.0, "deadline": 20.0}
 """Seconds of silence that the usual ways bear: an HTTP client's own read timeout, and two heartbeats."""
-TRUE = {"TEST_HEARTBEAT": "10", "TEST_LEASE": "15"}
 KINDS = ("outlast", *USUAL)
 PATIENCE = 400.0
 """Seconds for everything."""
@@ -157,6 +156,30 @@ async def swallow(scene: Scene, _seconds: float) -> None:
     await scene.watch.until(lambda watch: len(watch.received) > seen)
 
 
+async def engulf(scene: Scene, seconds: float) -> None:
+    """Let everything be swallowed on the way for so long; connections from before stay lost."""
+    assert scene.proxy is not None, "this scene has one"
+    scene.begin()
+    swallowed = scene.proxy.connections
+    scene.proxy.impose(BlackHole())
+    await asyncio.sleep(seconds)
+    scene.proxy.lift()
+    for connection in swallowed:
+        connection.impose(BlackHole())
+
+
+async def engulf_seen(scene: Scene, seconds: float) -> None:
+    """Let somebody look at that moment."""
+    scene.watch.client.wakeup(Wakeup.VISIBLE)
+    await engulf(scene, seconds)
+
+
+async def engulf_slept(scene: Scene, seconds: float) -> None:
+    """Let the machine wake from a short sleep at that moment."""
+    scene.watch.client.wakeup(Wakeup.RESUMED, seconds=5.0)
+    await engulf(scene, seconds)
+
+
 CONDITIONS = (
     Condition(name="asleep", seconds=5, way="sleep"),
     Condition(name="asleep", seconds=20, way="sleep"),
@@ -170,6 +193,9 @@ CONDITIONS = (
     Condition(name="asleep, no beacon, behind a proxy", seconds=60, way="sleep", beacon="", proxied=True),
     Condition(name="killed, and started again", seconds=5, done=kill),
     Condition(name="connections swallowed on the way", seconds=0, proxied=True, done=swallow),
+    Condition(name="all swallowed on the way", seconds=40, proxied=True, done=engulf),
+    Condition(name="the same, and somebody looks", seconds=40, proxied=True, done=engulf_seen),
+    Condition(name="the same, after a short sleep", seconds=40, proxied=True, done=engulf_slept),
     Condition(name="one of two nodes stopped (SIGSTOP)", seconds=60, beacon="", nodes=2, done=halt),
 )
 

@@ -28,6 +28,12 @@ async def status(server: Program, run: str) -> dict[str, Any]:
         return dict((await client.get(f"{server.url}/runs/{run}")).json())
 
 
+async def runs(server: Program) -> list[dict[str, Any]]:
+    """Return the newest runs of a server, as many as a page holds."""
+    async with httpx2.AsyncClient() as client:
+        return list((await client.get(f"{server.url}/runs")).json()["runs"])
+
+
 async def log(server: Program, run: str) -> list[dict[str, Any]]:
     """Return the run's whole log, page by page."""
     events: list[dict[str, Any]] = []

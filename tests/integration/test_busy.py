@@ -1,6 +1,7 @@
-"""Clients of a server that stands still, is stopped, dies or is cut off: busy is not gone, and gone is not busy."""
+"""Clients of a server that stands still or is stopped, whose handlers hang, or that are stopped: busy is not gone."""
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Sequence
@@ -9,13 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from outlast.supervision.phase import Grade, Phase
-from outlast.supervision.profile import SILENT_BEATS, STANDARD, Profile
-from outlast.testing.network import BlackHole
-from outlast.testing.proxy import FaultProxy
-from tests.integration.busy import BRISK, STRANGE, Watch, hindrance, judge, stop, stop_for, tell, watching
-from tests.integration.programs import house
-from tests.integration.readers import start
+from outlast.supervision.phase import Grade, Phase, Wakeup
+from outlast.supervision.profile import DESKTOP, SILENT_BEATS, STANDARD, Profile
+from tests.integration.busy import (
+    BRISK,
+    STRANGE,
+    TRUE,
+    Watch,
+    hindrance,
+    judge,
+    stop,
+    stop_for,
+    tell,
+    there,
+    watching,
+)
+from tests.integration.programs import house, program
+from tests.integration.readers import log, numbers, runs, start, whole
 
 pytestmark = [
     pytest.mark.anyio,
@@ -52,6 +63,10 @@ EVERY = [
     *(Hindered(way=way, beacon="") for way in ("sleep", "call", "stopped")),
 ]
 """Every way, with each witness that can speak while it lasts; a second loop in Python would only starve the first."""
+BEGUN = 8
+"""Lines of an onlooker by which it is in the midst of its run: three phases, and events."""
+SENT = 3
+"""Numbers of the run that is started while its server stands still."""
 SHORT = [
     each for each in EVERY if each.name in {"sleep, no beacon", "loop, thread", "call, process", "stopped, no beacon"}
 ]
@@ -64,11 +79,25 @@ async def hinder(hindered: Hindered, folder: Path, *, seconds: float, profile: P
         run = await start(server, "hindered", hindrance(hindered.way, seconds))
         async with watching([server.url], run, profile=profile) as watch:
             await watch.begun()
+            sending = asyncio.create_task(send(watch, folder, after=seconds / 2))
             if hindered.way == "stopped":
                 await stop_for(server, folder, seconds)
             tell(folder)
+            sent = await sending
         await judge(server, watch)
+        assert [each["n"] for each in numbers(await whole(server, sent))] == list(range(SENT))
+        assert sorted(each["id"] for each in await runs(server)) == sorted([run, sent])
     return watch
+
+
+async def send(watch: Watch, folder: Path, *, after: float) -> str:
+    """Start another run in the midst of the standstill, and return its id; the answer comes after that."""
+    await there(folder / "blocked")
+    await asyncio.sleep(after)
+    assert not (folder / "free").exists()
+    sent = await watch.client.start("paced", SENT)
+    assert (folder / "free").exists(), "nobody could have answered before"
+    return str(sent["id"])
 
 
 async def prove(forms: Sequence[Hindered], folder: Path, *, seconds: float, profile: Profile, **environ: str) -> None:
@@ -94,8 +123,10 @@ async def prove(forms: Sequence[Hindered], folder: Path, *, seconds: float, prof
 # ---- busy is not gone ---------------------------------------------------------------------------
 
 
-@pytest.mark.behaviour("P14", "P15")
-async def test_a_server_that_stands_still_is_shown_as_busy_and_nothing_is_torn_down(tmp_path: Path) -> None:
+@pytest.mark.behaviour("P14", "P15", "R11")
+async def test_a_server_that_stands_still_is_shown_as_busy_nothing_is_torn_down_and_what_is_sent_is_answered_once(
+    tmp_path: Path,
+) -> None:
     await prove(SHORT, tmp_path, seconds=6.0, profile=BRISK)
 
 
@@ -104,69 +135,100 @@ async def test_a_server_that_stands_still_is_shown_as_busy_and_nothing_is_torn_d
 @pytest.mark.behaviour("P14", "P15")
 @pytest.mark.parametrize("seconds", [5.0, 20.0, 60.0, 100.0])
 async def test_in_its_true_length_as_well(tmp_path: Path, seconds: float) -> None:
-    await prove(EVERY, tmp_path, seconds=seconds, profile=STANDARD, TEST_HEARTBEAT="10", TEST_LEASE="15")
+    await prove(EVERY, tmp_path, seconds=seconds, profile=STANDARD, **TRUE)
 
 
-# ---- and gone is not busy -----------------------------------------------------------------------
-
-
-@pytest.mark.behaviour("P16")
-async def test_a_server_that_is_killed_is_tried_again_at_once_and_the_run_goes_on_over_its_next_life(
-    tmp_path: Path,
-) -> None:
-    async with house(tmp_path, OUTLAST_BEACON="0") as servers:
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.behaviour("P14")
+async def test_a_server_that_is_busy_for_longer_than_two_minutes_is_not_torn_down_either(tmp_path: Path) -> None:
+    async with house(tmp_path, **EVERY[-1].environ, **TRUE) as servers:
         server = await servers.serve()
         run = await start(server, "hindered", hindrance())
-        async with watching([server.url], run) as watch:
+        async with watching([server.url], run, profile=STANDARD) as watch:
             await watch.begun()
-            tell(tmp_path)
-            await server.kill()
-            await watch.until(lambda watch: Phase.CONNECTING in watch.phases)
-            server = await servers.serve(port=int(server.url.rpartition(":")[2]))
-        await judge(server, watch)
-    sys.stdout.write(f"killed: {watch.summary}\n")
-    assert watch.phases[:2] == [Phase.LIVE, Phase.CONNECTING]
-    assert Phase.BUSY not in watch.phases
-    assert watch.generations >= 2
-
-
-@pytest.mark.behaviour("P16")
-async def test_a_black_hole_is_left_although_a_kernel_on_this_side_of_it_acknowledges(tmp_path: Path) -> None:
-    async with house(tmp_path) as servers:
-        server = await servers.serve()
-        run = await start(server, "hindered", hindrance())
-        async with (
-            FaultProxy("127.0.0.1", int(server.url.rpartition(":")[2])) as proxy,
-            watching([proxy.url], run) as watch,
-        ):
-            await watch.begun()
-            swallowed = proxy.connections
-            proxy.impose(BlackHole())
+            await stop(server, tmp_path)
             await watch.until(lambda watch: Phase.SWITCHING in watch.phases)
-            proxy.lift()
-            for connection in swallowed:
-                connection.impose(BlackHole())
+            server.signal(signal.SIGCONT)
+            await watch.until(lambda watch: watch.phases[-1] is Phase.LIVE)
             tell(tmp_path)
         await judge(server, watch)
-    sys.stdout.write(f"black hole: {watch.summary}\n")
-    assert watch.phases[:3] == [Phase.LIVE, Phase.SLOW, Phase.SWITCHING]
-    assert Phase.BUSY not in watch.phases
-    assert watch.generations >= 2
-
-
-@pytest.mark.behaviour("R7")
-async def test_of_two_nodes_one_is_stopped_and_the_stream_goes_on_through_the_other(tmp_path: Path) -> None:
-    async with house(tmp_path) as servers:
-        stopped, other = [await servers.serve() for _ in range(2)]
-        run = await start(stopped, "hindered", hindrance())
-        async with watching([stopped.url, other.url], run) as watch:
-            await watch.begun()
-            await stop(stopped, tmp_path)
-            await watch.until(lambda watch: watch.generations == 2 and "run.restarted" in watch.types)
-            stopped.signal(signal.SIGCONT)  # what it says now is nobody's any more
-            tell(tmp_path)
-        await judge(other, watch)
-    sys.stdout.write(f"one of two stopped: {watch.summary}\n")
-    assert Phase.SWITCHING in watch.phases
-    assert watch.generations >= 2
+    sys.stdout.write(f"stopped until the budget is spent: {watch.summary}\n")
+    assert watch.phases[:4] == [Phase.LIVE, Phase.SLOW, Phase.BUSY, Phase.SWITCHING]
     assert watch.mute == 0.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.behaviour("P15")
+async def test_desktop_makes_another_link_35_seconds_after_somebody_looked(tmp_path: Path) -> None:
+    async with house(tmp_path, **TRUE) as servers:
+        server = await servers.serve()
+        run = await start(server, "hindered", hindrance())
+        async with watching([server.url], run, profile=DESKTOP) as watch:
+            await watch.begun()
+            await stop(server, tmp_path)
+            watch.client.wakeup(Wakeup.VISIBLE)
+            looked = asyncio.get_running_loop().time()
+            await watch.until(lambda watch: Phase.SWITCHING in watch.phases)
+            left = watch.first(Phase.SWITCHING)
+            server.signal(signal.SIGCONT)
+            tell(tmp_path)
+        await judge(server, watch)
+    sys.stdout.write(f"desktop: another link after {(left or 0.0) - looked:.2f} s; {watch.summary}\n")
+    assert watch.mute == 0.0
+
+
+# ---- nor are handlers that hang, or we ourselves ------------------------------------------------
+
+
+@pytest.mark.behaviour("P13")
+async def test_handlers_that_hang_while_heartbeats_flow_are_shown_as_busy_until_they_answer(tmp_path: Path) -> None:
+    async with house(tmp_path, TEST_AUTHORIZE="1") as servers:
+        server = await servers.serve()
+        run = await start(server, "quiet")
+        async with watching([server.url], run) as watch:
+            await watch.until(lambda watch: "text" in watch.types)
+            (tmp_path / "deadlock").touch()
+            asked = asyncio.get_running_loop().time()
+            asking = asyncio.create_task(watch.client.status(run))
+            await watch.until(lambda watch: Phase.BUSY in watch.phases)
+            assert not asking.done()
+            (tmp_path / "deadlock").unlink()
+            assert (await asking)["id"] == run
+            await watch.until(lambda watch: watch.phases[-1] is Phase.LIVE)
+            tell(tmp_path)
+        await judge(server, watch)
+    sys.stdout.write(f"handlers hang: busy after {(watch.first(Phase.BUSY) or 0.0) - asked:.2f} s; {watch.summary}\n")
+    assert watch.phases == [Phase.LIVE, Phase.SLOW, Phase.BUSY, Phase.LIVE]
+    assert (watch.generations, watch.mute) == (1, 0.0)
+
+
+@pytest.mark.behaviour("P17")
+@pytest.mark.parametrize(
+    ("profile", "seconds"),
+    [
+        pytest.param(BRISK, 7.0, id="brisk"),
+        pytest.param(STANDARD, 40.0, id="in its true length", marks=pytest.mark.long),
+    ],
+)
+async def test_a_client_that_was_stopped_blames_nobody(tmp_path: Path, profile: Profile, seconds: float) -> None:
+    async with house(tmp_path, TEST_HEARTBEAT="10" if profile is STANDARD else "1") as servers:
+        server = await servers.serve()
+        run = await start(server, "hindered", hindrance())
+        arguments = ("-m", "tests.integration.onlooker", server.url, run, profile.name)
+        async with program(tmp_path, *arguments) as client:
+            for _ in range(BEGUN):
+                await client.line()
+            client.signal(signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            client.signal(signal.SIGCONT)
+            tell(tmp_path)
+            assert await client.end() == 0
+        told = [json.loads(line) for line in client.said.splitlines()]
+        places = [each["cursor"] for each in await log(server, run)]
+    shown = [(each["phase"], each["generation"]) for each in told if "phase" in each]
+    sys.stdout.write(f"the client stopped for {seconds:g} s: {shown}\n")
+    assert [each["cursor"] for each in told if "cursor" in each] == places
+    assert {phase for phase, _ in shown} <= {Phase.CONNECTING, Phase.LIVE, Phase.SLOW, Phase.CLOSED}
+    assert max(generation for _, generation in shown) == 1
