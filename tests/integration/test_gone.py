@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from outlast.supervision.profile import STANDARD, Profile
 from outlast.testing.network import BlackHole
 from outlast.testing.proxy import FaultProxy
 from tests.integration.busy import BRISK, TRUE, hindrance, judge, longest, stop, tell, watching
-from tests.integration.programs import house
+from tests.integration.programs import Program, house
 from tests.integration.readers import start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180), pytest.mark.fault("X16")]
@@ -80,6 +81,21 @@ DENIED = replace(BRISK, triage=3600.0)
 """Waits an hour for what speaks for a server: whoever leaves one before has heard something against it."""
 
 
+async def noted(server: Program, fact: str) -> None:
+    """Wait until a server has noted a fact; the test has the deadline."""
+    while not server.facts(fact):
+        await asyncio.sleep(0.05)
+
+
+async def by_claim(nodes: Sequence[Program]) -> list[Program]:
+    """Return nodes, the one that has claimed a run first; any of them may."""
+    claiming = [asyncio.create_task(noted(node, "RunClaimed")) for node in nodes]
+    await asyncio.wait(claiming, return_when=asyncio.FIRST_COMPLETED)
+    for each in claiming:
+        each.cancel()
+    return sorted(nodes, key=lambda node: not node.facts("RunClaimed"))
+
+
 @pytest.mark.behaviour("R7")
 @pytest.mark.parametrize(
     ("profile", "environ"),
@@ -95,15 +111,15 @@ async def test_of_two_nodes_one_is_stopped_and_the_stream_goes_on_through_the_ot
     async with house(
         tmp_path, OUTLAST_BEACON=beacon, OUTLAST_BEACON_PROCESS="1" if beacon else "0", **environ
     ) as servers:
-        stopped, other = [await servers.serve() for _ in range(2)]
-        run = await start(stopped, "hindered", hindrance())
+        nodes = [await servers.serve() for _ in range(2)]
+        run = await start(nodes[0], "hindered", hindrance())
+        stopped, other = await by_claim(nodes)
         async with watching([stopped.url, other.url], run, profile=profile) as watch:
             await watch.begun()
             await stop(stopped, tmp_path)
             await watch.until(lambda watch: watch.generations == 2 and "run.restarted" in watch.types)
             stopped.signal(signal.SIGCONT)
-            while not stopped.facts("ControllerStoodDown"):  # what it has said since is nobody's any more
-                await asyncio.sleep(0.05)
+            await noted(stopped, "ControllerStoodDown")  # what it has said since is nobody's any more
             tell(tmp_path)
         await judge(other, watch)
     sys.stdout.write(f"one of two stopped: {watch.summary}; {longest(watch.taken_at):.1f} s without an event\n")

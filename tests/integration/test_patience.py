@@ -13,7 +13,7 @@ from outlast.supervision.phase import Grade, Phase, Wakeup
 from outlast.supervision.profile import DESKTOP, STANDARD
 from outlast.testing.faults import Gate
 from outlast.testing.network import BlackHole, Refuse
-from outlast.testing.peer import Answer, Asked, Hold, Raw, ScriptedPeer, Step
+from outlast.testing.peer import Answer, Asked, Close, Hold, Raw, ScriptedPeer, Step
 from outlast.testing.proxy import FaultProxy
 from outlast.wire import native
 from tests.integration.busy import Watch, watching
@@ -228,3 +228,31 @@ async def test_a_server_that_is_killed_is_tried_again_at_once(reset: bool) -> No
         proxy.lift()
     assert [each.cursor for each in watch.received] == PLACES
     assert watch.phases[:3] == [Phase.LIVE, Phase.CONNECTING, Phase.BACKOFF]
+
+
+@pytest.mark.fault("X15")
+@pytest.mark.behaviour("P16")
+async def test_a_server_whose_connections_die_one_after_the_other_is_tried_again_at_once_as_well() -> None:
+    dying = Gate()
+    node = Node("node", course=[dying, Close(reset=True)], keeps_streams=True)
+    killed: list[float] = []
+
+    def script(asked: Asked) -> Answer | Raw:
+        if node.places and not killed:  # its stream has died, and what is asked over another connection dies with that
+            killed.append(asyncio.get_running_loop().time())
+            proxy.impose(Refuse())
+            proxy.cut(reset=True)
+        return node(asked)
+
+    async with (
+        ScriptedPeer(script) as peer,
+        FaultProxy("127.0.0.1", peer.port) as proxy,
+        watching([proxy.url], "run", profile=STANDARD) as watch,
+    ):
+        await said(watch)
+        await asyncio.sleep(1.0)
+        dying.open()
+        assert await at(watch, Phase.CONNECTING) - 1.0 < 0.1
+        proxy.lift()
+    assert killed == [1.0]
+    assert [each.cursor for each in watch.received] == PLACES

@@ -6,7 +6,8 @@ Rules:
 3. A number that was skipped is never passed over, not even by an end that is told behind it: the events are asked for
    again, and where the peer skips them a second time it does not keep to the wire, and the follow ends.
 4. The supervisor alone connects. This asks it for the link, and moves when that is another one. A stream that breaks
-   on a link that lives is asked for again by itself, ever more rarely while nothing comes of it.
+   on a link that lives is asked for again by itself, ever more rarely while nothing comes of it; where it breaks twice
+   the link is asked whether it is there.
 5. Silence counts only while the link lives and we wait for bytes: two heartbeats without one, and the stream is asked
    for again (R6). What nobody comes for stays with the server, and its silence means nothing (R9).
 6. A gap is handed over with its snapshot, or not at all: where the server only says where that is, it is fetched
@@ -49,6 +50,9 @@ MUTE_AFTER: Final = 3.0
 """Seconds without a byte of a stream that was granted, after which its link is asked why: it begins with a greeting."""
 PROMPT_EVERY: Final = 1.0
 """Seconds between two streams that are asked for again at once: one that speaks and ends is no reason to hurry."""
+CHECKED: Final = 2
+"""Streams in a row that broke, up to which the link is asked whether it is there: the connections of a server that is
+killed die one after the other, and the next stream may be asked for over one whose end has not come yet."""
 SHORTEST_SPREAD: Final = 1.0
 """Seconds over which a reader comes back that is sent away: a server that says none is not come back to at once."""
 OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.CERTIFICATE, Trouble.CREDENTIALS, Trouble.REVOKED})
@@ -226,6 +230,8 @@ class Follow:
         if is_first and not asked and self._profile.prompt and self._loop.time() >= self._prompt_at:
             self._prompt_at = self._loop.time() + PROMPT_EVERY
             return
+        if lost.trouble is Trouble.BROKEN and self._ladder.failures <= CHECKED and link is not None:
+            self._supervisor.check(link.number)
         wait = self._ladder.wait(self._profile, now=self._loop.time(), jitter=self._jitter())
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):

@@ -33,8 +33,8 @@ CLOSE_WITHIN: Final = 6.0
 """Seconds for letting go of a connection: an application of this process has five to hear of it."""
 LETTING_GO: Final = 0
 """Stands for no attempt, whose numbers begin at 1: letting go of a connection outlives what it belonged to."""
-WITHDRAWN: Final = 0
-"""Stands for none of the machine's probes, whose numbers begin at 1: it asks instead of a withdrawn request."""
+UNASKED: Final = 0
+"""Stands for none of the machine's probes, whose numbers begin at 1: others had a reason to ask."""
 HEARD_EVERY: Final = 0.05
 """Seconds between two signs of life that the machine is told of: it counts in seconds."""
 
@@ -162,6 +162,11 @@ class Supervisor:
         if number in self._connections:
             self._begin(number, self._convict(number, is_mute), "ask whether streams are held back")
 
+    def check(self, number: int) -> None:
+        """Let a link be asked whether it is there; what says that it is not replaces it at once (P4, P16)."""
+        if number in self._connections:
+            self._begin(number, self._probe(number, UNASKED), "probe")
+
     @contextmanager
     def asking(self, number: int, request: int) -> Generator[None, None, None]:
         """Tell that a link was asked something, and whether there was an answer: a refusal is one, silence is none."""
@@ -174,8 +179,7 @@ class Supervisor:
             raise
         except asyncio.CancelledError:
             answered = False  # nobody's question any more; a probe finds out whether there would have been an answer
-            if number in self._connections:
-                self._begin(number, self._probe(number, WITHDRAWN), "probe")
+            self.check(number)
             raise
         finally:
             self.tell((inputs.Answered if answered else inputs.Abandoned)(link=number, request=request))
