@@ -227,10 +227,34 @@ async def stop_for(server: Program, folder: Path, seconds: float) -> None:
     server.signal(signal.SIGCONT)
 
 
-async def there(file: Path) -> None:
-    """Wait until a file is there; the test has the deadline."""
-    while not await asyncio.to_thread(file.exists):
+async def pause(client: Program, seconds: float) -> None:
+    """Stop a process that holds no file for so long."""
+    client.signal(signal.SIGSTOP)
+    await asyncio.sleep(seconds)
+    client.signal(signal.SIGCONT)
+
+
+async def midst(folder: Path, seconds: float) -> None:
+    """Wait until a server in this folder has stood still for so long, and see that it still does."""
+    while not await asyncio.to_thread((folder / "blocked").exists):  # the test has the deadline
         await asyncio.sleep(0.01)
+    await asyncio.sleep(seconds)
+    assert not (folder / "free").exists()
+
+
+async def noted(server: Program, fact: str) -> None:
+    """Wait until a server has noted a fact; the test has the deadline."""
+    while not server.facts(fact):
+        await asyncio.sleep(0.05)
+
+
+async def by_claim(nodes: Sequence[Program]) -> list[Program]:
+    """Return nodes, the one that has claimed a run first; any of them may."""
+    claiming = [asyncio.create_task(noted(node, "RunClaimed")) for node in nodes]
+    await asyncio.wait(claiming, return_when=asyncio.FIRST_COMPLETED)
+    for each in claiming:
+        each.cancel()
+    return sorted(nodes, key=lambda node: not node.facts("RunClaimed"))
 
 
 def _is_writable(file: Path) -> bool:

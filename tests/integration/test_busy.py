@@ -19,10 +19,11 @@ from tests.integration.busy import (
     Watch,
     hindrance,
     judge,
+    midst,
+    pause,
     stop,
     stop_for,
     tell,
-    there,
     watching,
 )
 from tests.integration.programs import house, program
@@ -92,9 +93,7 @@ async def hinder(hindered: Hindered, folder: Path, *, seconds: float, profile: P
 
 async def send(watch: Watch, folder: Path, *, after: float) -> str:
     """Start another run in the midst of the standstill, and return its id; the answer comes after that."""
-    await there(folder / "blocked")
-    await asyncio.sleep(after)
-    assert not (folder / "free").exists()
+    await midst(folder, after)
     sent = await watch.client.start("paced", SENT)
     assert (folder / "free").exists(), "nobody could have answered before"
     return str(sent["id"])
@@ -220,9 +219,7 @@ async def test_a_client_that_was_stopped_blames_nobody(tmp_path: Path, profile: 
         async with program(tmp_path, *arguments) as client:
             for _ in range(BEGUN):
                 await client.line()
-            client.signal(signal.SIGSTOP)
-            await asyncio.sleep(seconds)
-            client.signal(signal.SIGCONT)
+            await pause(client, seconds)
             tell(tmp_path)
             assert await client.end() == 0
         told = [json.loads(line) for line in client.said.splitlines()]

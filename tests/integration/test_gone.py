@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,8 @@ from outlast.supervision.phase import Phase
 from outlast.supervision.profile import STANDARD, Profile
 from outlast.testing.network import BlackHole
 from outlast.testing.proxy import FaultProxy
-from tests.integration.busy import BRISK, TRUE, hindrance, judge, longest, stop, tell, watching
-from tests.integration.programs import Program, house
+from tests.integration.busy import BRISK, TRUE, by_claim, hindrance, judge, longest, noted, stop, tell, watching
+from tests.integration.programs import house
 from tests.integration.readers import start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180), pytest.mark.fault("X16")]
@@ -79,21 +78,6 @@ async def test_a_black_hole_is_left_although_a_kernel_on_this_side_of_it_acknowl
 
 DENIED = replace(BRISK, triage=3600.0)
 """Waits an hour for what speaks for a server: whoever leaves one before has heard something against it."""
-
-
-async def noted(server: Program, fact: str) -> None:
-    """Wait until a server has noted a fact; the test has the deadline."""
-    while not server.facts(fact):
-        await asyncio.sleep(0.05)
-
-
-async def by_claim(nodes: Sequence[Program]) -> list[Program]:
-    """Return nodes, the one that has claimed a run first; any of them may."""
-    claiming = [asyncio.create_task(noted(node, "RunClaimed")) for node in nodes]
-    await asyncio.wait(claiming, return_when=asyncio.FIRST_COMPLETED)
-    for each in claiming:
-        each.cancel()
-    return sorted(nodes, key=lambda node: not node.facts("RunClaimed"))
 
 
 @pytest.mark.behaviour("R7")
