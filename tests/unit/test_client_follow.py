@@ -367,6 +367,15 @@ async def test_any_byte_is_a_sign_of_life_whatever_it_is_good_for(byte: bytes) -
     assert len(peer.times) == 1
 
 
+@pytest.mark.timeout(20)
+async def test_a_moment_of_which_a_difference_falls_short_is_a_moment_all_the_same() -> None:
+    spoken = 40.0 + 5.34316974827042
+    assert spoken + 2 * BEAT - spoken < 2 * BEAT
+    beats = [part for _ in range(4) for part in (BEAT, BEATING)]
+    peer = Peer(stream(HELLO, *frames(1, 3), *beats, spoken - 40.0, BEATING, then="hang"), stream(*frames(4)))
+    assert await seqs(peer.follow()) == ALL
+
+
 @pytest.mark.case(129)
 async def test_half_a_frame_before_a_silence_is_thrown_away() -> None:
     peer = Peer(stream(*frames(1, 3), frame(4)[:-5], then="hang"), stream(*frames(4)))

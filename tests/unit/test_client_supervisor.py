@@ -217,6 +217,17 @@ async def test_a_lost_link_is_taken_in_at_once() -> None:
         assert supervisor.established is None
 
 
+@pytest.mark.behaviour("R1")
+async def test_what_is_left_of_a_lost_link_is_let_go_before_the_client_is_closed() -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
+        supervisor.fail((await established(supervisor)).number, Lost(Trouble.UNREACHABLE))
+        await established(supervisor)
+        await asyncio.sleep(0.01)
+        assert [line.closed for line in lines.made] == [1, 0]
+    assert [line.closed for line in lines.made] == [1, 1]
+
+
 async def test_signs_of_life_in_a_burst_are_one_and_the_mailbox_is_bounded() -> None:
     async with supervised(Lines(Line)) as supervisor:
         link = await established(supervisor)

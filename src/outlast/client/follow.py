@@ -252,7 +252,7 @@ class Follow:
             return
         if not self._waits:  # the reader is at work, and nothing was asked of the stream
             self._heard_at = now
-        elif now - self._heard_at >= SILENT_BEATS * self._beat:
+        elif now >= self._heard_at + SILENT_BEATS * self._beat:  # as it was set: a difference may fall short of it
             if self._is_alone(now):
                 stream.interrupt(Trouble.SILENT)
                 return

@@ -217,6 +217,8 @@ class Supervisor:
         self._link, commands = step(before, input, now=self._loop.time(), jitter=self._jitter())
         for command in commands:
             self._do(command)
+        if isinstance(input, inputs.Lost):
+            self._release(input.link)  # the machine has forgotten it; its pool may have other connections
         if self._link is not before:
             current = self._link.current
             if self._established is not None and (current is None or current.id != self._established.number):
