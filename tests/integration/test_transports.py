@@ -1,25 +1,31 @@
 """One machine over every transport: a follow sees the same, and moves on where a transport keeps dying young."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from outlast import Event, InputInvalid, Outlast, ReceivedEvent, ReceivedGap, RunNotFound, connect, follow
+from outlast import Event, InputInvalid, Outlast, ReceivedEvent, ReceivedGap, RunNotFound, WireError, connect, follow
 from outlast.client.received import Received
+from outlast.server.session.sessions import Sessions
 from outlast.supervision.phase import Phase
+from outlast.testing.network import Cut, Fault
 from outlast.testing.peer import Answer, Asked, Hold, ScriptedPeer
+from outlast.testing.proxy import FaultProxy
 from outlast.wire import native
+from tests.host import hosted
 from tests.integration.stream import LOG, PLACES, SAID
-from tests.stage import site, staged
+from tests.stage import Site, Stage, staged
+from tests.stage import site as served_site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
-EVERY_WAY = pytest.mark.parametrize("way", ["sse", "long-poll"])
+EVERY = ["websocket", "sse", "long-poll"]
+EVERY_WAY = pytest.mark.parametrize("way", EVERY)
 WORDS = ["a", "b", "c"]
 
 
@@ -33,7 +39,9 @@ class Door:
         self.statuses = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"].endswith("/events"):
+        if scope["type"] == "websocket":
+            self.kinds.append("websocket")
+        elif scope["path"].endswith("/events"):
             kind = dict(scope["headers"])[b"accept"].decode()
             self.kinds.append({"text/event-stream": "sse", "application/x-ndjson": "long-poll"}[kind])
             self.queries.append(scope["query_string"].decode())
@@ -41,12 +49,31 @@ class Door:
         await self.app(scope, receive, send)
 
 
+def site(stage: Stage) -> AbstractAsyncContextManager[Site]:
+    """Serve what is on the stage by every door there is."""
+    return served_site(stage, sessions=Sessions())
+
+
 async def collect(received: AsyncIterator[Received]) -> list[Received]:
     return [each async for each in received]
 
 
-def by(way: str, app: ASGIApp, **options: Any) -> AsyncIterator[Received]:
-    return follow(app, "r1", transports=[way], jitter=lambda: 0.5, **options)
+@asynccontextmanager
+async def reached(way: str, app: ASGIApp) -> AsyncIterator[str | ASGIApp]:
+    """Yield what is connected to: an application of this process is, but over what needs sockets."""
+    if way == "websocket":
+        async with hosted(app) as url:
+            yield url
+    else:
+        yield app
+
+
+async def by(way: str, app: ASGIApp, **options: Any) -> AsyncGenerator[Received, None]:
+    async with reached(way, app) as there:
+        following = follow(there, "r1", transports=[way], jitter=lambda: 0.5, **options)
+        async with aclosing(following):
+            async for received in following:
+                yield received
 
 
 def events(received: list[Received]) -> list[tuple[int, Any]]:
@@ -82,7 +109,7 @@ async def test_a_gap_comes_with_its_snapshot_and_what_is_behind_it(way: str) -> 
     async with staged() as stage, site(stage) as here:
         run = await stage.active()
         head = await stage.say(run, *WORDS)
-        async with aclosing(by(way, here.app, after="99")) as received:  # type: ignore[type-var]
+        async with aclosing(by(way, here.app, after="99")) as received:
             gap = await anext(received)
             assert isinstance(gap, ReceivedGap)
             assert (gap.reason, gap.cursor) == ("ahead", head)
@@ -122,7 +149,7 @@ async def test_a_node_that_closes_sends_its_readers_to_the_next(way: str) -> Non
         run = await stage.active()
         await stage.say(run, "a")
         door = Door(first.app)
-        async with connect(door, transports=[way], jitter=lambda: 0.5) as client:
+        async with reached(way, door) as there, connect(there, transports=[way], jitter=lambda: 0.5) as client:
             reading = asyncio.create_task(collect(client.follow("r1")))
             await asyncio.sleep(20)
             first.hub.close()
@@ -142,7 +169,7 @@ async def test_a_node_that_closes_sends_its_readers_to_the_next(way: str) -> Non
 async def test_the_record_shows_how_a_run_recovers(way: str) -> None:
     async with staged() as stage, site(stage) as here:
         run = await stage.active()
-        async with connect(here.app, transports=[way], jitter=lambda: 0.5) as client:
+        async with reached(way, here.app) as there, connect(there, transports=[way], jitter=lambda: 0.5) as client:
             reading = asyncio.create_task(collect(client.follow("r1")))
             await asyncio.sleep(1)
             await stage.release(run)
@@ -357,3 +384,108 @@ def held_back(asked: Asked) -> Answer:
         [native.event_json(each) for each in page], next=page[-1].cursor, up_to_date=is_last, ended=is_last
     )
     return Answer(headers={"content-type": "application/x-ndjson"}, body=[body])
+
+
+# ---- a transport that is not spoken there -------------------------------------------------------
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+async def test_a_server_without_sessions_is_connected_to_by_the_next_transport_at_once() -> None:
+    async with staged() as stage, served_site(stage) as here, hosted(door := Door(here.app)) as url:
+        run = await stage.active()
+        await stage.say(run, *WORDS)
+        await stage.settle(run)
+        began = asyncio.get_running_loop().time()
+        received = events(await collect(follow(url, "r1", transports=EVERY, jitter=lambda: 1.0)))
+        assert [event.data for _, event in received][:-1] == WORDS
+        assert door.kinds == ["websocket", "sse"]
+        assert asyncio.get_running_loop().time() - began < 0.5, "no rung of the ladder was waited for"
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+async def test_where_websocket_is_all_that_is_allowed_a_server_without_sessions_says_what_it_needs() -> None:
+    async with staged() as stage, served_site(stage) as here, hosted(here.app) as url:
+        with pytest.raises(WireError, match="websocket=True"):
+            await collect(follow(url, "r1", transports=["websocket"]))
+
+
+class Deaf:
+    """Lets a WebSocket through and holds all its frames back, as a proxy does that waits for the end of an answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def held(message: Message) -> None:
+            if message["type"] != "websocket.send":
+                await send(message)
+
+        await self._app(scope, receive, held if scope["type"] == "websocket" else send)
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+async def test_where_frames_are_held_back_a_follow_ends_up_with_event_streams() -> None:
+    async with staged() as stage, site(stage) as here, hosted(door := Door(Deaf(here.app))) as url:
+        run = await stage.active()
+        await stage.say(run, *WORDS)
+        await stage.settle(run)
+        received = events(await collect(follow(url, "r1", transports=EVERY, jitter=lambda: 0.0)))
+        assert [event.data for _, event in received][:-1] == WORDS
+        assert door.kinds == ["websocket", "websocket", "websocket", "sse"]
+
+
+# ---- and one that is cut, or slow ---------------------------------------------------------------
+
+
+def first(fault: Fault) -> Callable[[int], list[Fault]]:
+    """Let the first connection be under a fault, and no other."""
+    return lambda number: [fault] if number == 1 else []
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R2")
+@pytest.mark.fault("X15")
+@pytest.mark.parametrize(
+    "step", [pytest.param(251, id="at some bytes"), pytest.param(1, id="at every byte", marks=pytest.mark.long)]
+)
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+async def test_wherever_a_websocket_is_cut_a_follow_sees_each_event_once(step: int, reset: bool) -> None:
+    async with staged() as stage, site(stage) as here, hosted(here.app) as url:
+        port = int(url.rpartition(":")[2])
+        run = await stage.active()
+        await stage.say(run, *SAID[1:-1])
+        await stage.settle(run)
+        stored = [(each.seq, each.event) for each in await stage.log(run)]
+        place, is_cut = 0, True
+        while is_cut:
+            async with FaultProxy("127.0.0.1", port, each=first(Cut(place, reset=reset))) as proxy:
+                received = await collect(follow(proxy.url, "r1", transports=["websocket"], jitter=lambda: 0.0))
+                is_cut = proxy.traffic.accepted > 1
+            assert events(received) == stored, place
+            place += step
+    assert place > 4096, "there was something to cut"
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("R9")
+@EVERY_WAY
+async def test_an_application_that_takes_its_time_costs_no_connection_and_no_event(way: str) -> None:
+    async with staged() as stage, site(stage) as here:
+        run = await stage.active()
+        for number in range(40):
+            await stage.say(run, f"{number}:{'x' * 20_000}")
+        taken: list[str] = []
+        async with reached(way, here.app) as there, connect(there, transports=[way], jitter=lambda: 0.5) as client:
+            async for received in client.follow("r1"):
+                assert isinstance(received, ReceivedEvent)
+                if received.event.type == "text":
+                    taken.append(str(received.data).partition(":")[0])
+                    if len(taken) in {1, 20}:
+                        await asyncio.sleep(300)
+                if len(taken) == 40:
+                    break
+            assert client.state.record.link.generation == 1
+    assert taken == [str(number) for number in range(40)]
