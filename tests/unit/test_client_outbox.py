@@ -215,6 +215,8 @@ async def test_a_server_that_is_away_for_the_whole_life_of_a_process_gets_it_fro
         await asyncio.sleep(0)
     with pytest.raises(ClientClosed, match="is kept"):
         await waiting
+    with pytest.raises(ClientClosed):
+        await client.outbox.start("chat", id="r2")
     server = Server(YES)
     async with client_of(server, tmp_path) as (client, _peer):
         assert (await client.outbox.settled(send)).state is State.ACCEPTED
@@ -304,6 +306,31 @@ async def test_who_follows_a_run_that_is_still_to_be_started_waits_for_that(tmp_
             await anext(client.follow("r2"))
 
 
+class Overtaken(Keep):
+    """A keep whose first send another process has answered, just before it is to be marked as sent."""
+
+    marked = 0
+
+    async def mark_sent(self, send: Send) -> bool:
+        self.marked += 1
+        if self.marked == 1:
+            await super().mark_sent(send)
+            await self.settle("chat", send, code=None)
+        return await super().mark_sent(send)
+
+
+async def test_what_another_process_had_answered_meanwhile_is_not_sent_and_holds_up_nothing(tmp_path: Path) -> None:
+    server = Server(YES)
+    keep = Overtaken(tmp_path / "client.db", server="chat")
+    async with ScriptedPeer(server) as peer, connect(peer.url, keep=keep) as client:
+        await until(lambda: client.state.record.link.phase is Phase.LIVE)
+        began = asyncio.get_running_loop().time()
+        await client.outbox.start("chat", id="r1")
+        await client.outbox.settled(await client.outbox.start("chat", id="r2"))
+        assert asyncio.get_running_loop().time() == began
+    assert server.runs == ["r2"]
+
+
 # ---- troubles of its own ----
 
 
@@ -326,11 +353,22 @@ async def test_what_cannot_be_marked_as_sent_is_not_sent(tmp_path: Path, caplog:
         with caplog.at_level(logging.WARNING, "outlast.client"):
             send = await client.outbox.start("chat", id="r1")
             await asyncio.sleep(3 * RETRY_EVERY)
-        assert {record.getMessage() for record in caplog.records} == {"what is to be sent waits (store_full)"}
+        assert [record.getMessage() for record in caplog.records] == ["what is to be sent waits (store_full)"]
         assert server.runs == []
         keep.full = False
         await client.outbox.settled(send)
     assert server.runs == ["r1"]
+
+
+async def test_that_somebody_has_to_sign_in_is_told_once_for_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(*[no(401, "unauthenticated")] * 5, YES, no(401, "unauthenticated"), YES)
+    async with client_of(server, tmp_path) as (client, _peer):
+        with caplog.at_level(logging.WARNING, "outlast.client"):
+            await client.outbox.settled(await client.outbox.start("chat", {"text": "secret"}, id="r1"))
+            await client.outbox.settled(await client.outbox.start("chat", id="r2"))
+    assert [record.getMessage() for record in caplog.records] == ["what is to be sent waits (unauthenticated)"] * 2
 
 
 async def test_headers_that_cannot_be_had_end_no_outbox(tmp_path: Path) -> None:

@@ -4,10 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from outlast.client.places import KEEP_EVERY, RETRY_EVERY, Mark, Places
 from outlast.client.received import Received, ReceivedEvent, ReceivedGap
@@ -16,6 +20,7 @@ from outlast.log.cursor import Cursor
 from outlast.log.event import Event
 from outlast.place import Place
 from outlast.stores.sqlite.keep import Keep
+from outlast.testing import clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -70,9 +75,9 @@ def event(seq: int, type: str = "text") -> Received:
     return ReceivedEvent(cursor=Cursor(seq, None), event=Event(type, {}))
 
 
-async def kept(keep: Keep, **more: Any) -> int | None:
+async def kept(keep: Keep, server: str = HERE, **more: Any) -> int | None:
     place = Place(**{"run": "r1", "owner": None, "types": None, "cursor": Cursor(0, None), **more})
-    found = await keep.place(HERE, place)
+    found = await keep.place(server, place)
     return None if found is None else found.cursor.seq
 
 
@@ -230,6 +235,71 @@ async def test_of_a_run_that_is_gone_nothing_is_kept(keep: Counted) -> None:
         await mark.end()
         assert (await kept(keep), await kept(keep, types="text")) == (None, None)
         assert (await begin(places)).cursor.seq == 0
+
+
+# ---- whatever happens ----
+
+
+@dataclass
+class Application:
+    """Readers of one run, and the places that are still owed an event: a place beyond any of them skips one."""
+
+    places: Places
+    readers: list[Mark]
+    owed: list[int]
+
+    @property
+    def lowest(self) -> int:
+        return min([mark.cursor.seq for mark in self.readers] + self.owed, default=0)
+
+
+async def live(keep: Counted, server: str, steps: list[tuple[str, int]]) -> None:
+    """Let readers come, take, leave and die with their process, and hold that no place passes what was not taken."""
+    keep.failure = None
+    app = Application(Places(keep, server), [], [])
+    for step, number in steps:
+        reader = app.readers[number % len(app.readers)] if app.readers else None
+        match step:
+            case "begin":
+                app.readers.append(await begin(app.places))
+                assert app.readers[-1].cursor.seq <= app.lowest
+                app.owed = []
+            case "take" if reader is not None:
+                reader.take(event(reader.cursor.seq + 1 + number))
+            case "leave" if reader is not None:
+                app.readers.remove(reader)
+                app.owed.append(reader.cursor.seq)
+                await reader.end()
+            case "fail" | "work":
+                keep.failure = StoreFull("full") if step == "fail" else None
+            case "write":
+                with suppress(StoreFull):
+                    await app.places._write()
+            case "die":
+                keep.failure = None
+                app = Application(Places(keep, server), [], [await kept(keep, server) or 0])
+            case _:
+                pass
+        assert (await kept(keep, server) or 0) <= app.lowest
+
+
+STEPS = st.tuples(
+    st.sampled_from(["begin", "take", "take", "write", "leave", "fail", "work", "die"]), st.integers(0, 3)
+)
+
+
+@pytest.mark.behaviour("R3")
+def test_no_place_ever_passes_what_somebody_has_still_to_take(tmp_path: Path) -> None:
+    keep, numbers = Counted(tmp_path / "client.db"), count()
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(STEPS, max_size=30))
+    def holds(steps: list[tuple[str, int]]) -> None:
+        clock.run(live(keep, f"http://{next(numbers)}", steps))
+
+    clock.run(keep.open())
+    holds()
+    clock.run(keep.close())
 
 
 # ---- when it is written ----

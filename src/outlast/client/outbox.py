@@ -64,6 +64,7 @@ class Outbox:
         self._ladder = Ladder()
         self._loop = asyncio.get_running_loop()
         self._strange = 0
+        self._told: str | None = None  # why sends wait: in the log once, and again when it is another reason
         self._queued = asyncio.Event()
         self._moved = asyncio.Event()
         self._answered = asyncio.Event()
@@ -151,6 +152,8 @@ class Outbox:
     # ---- inside -----------------------------------------------------------------------------
 
     async def _add(self, kind: Kind, run: str, owner: str | None, said: JSON) -> Send:
+        if self._supervisor.record.phase is Phase.CLOSED:
+            raise ClientClosed("This client is closed.")
         new = NewSend(kind=kind, run=run, owner=owner, content=encode_json(said))
         send = await self._keeper.add(self._server, new)
         self._queued.set()
@@ -162,7 +165,7 @@ class Outbox:
         except ClientClosed:
             raise
         except Exception as error:  # noqa: BLE001 - the keeper's, or of an application's headers: neither ends this
-            log.warning("what is to be sent waits (%s)", code_of(error))
+            self._tell(code_of(error))
             return RETRY_EVERY
 
     async def _flush(self) -> float | None:
@@ -194,9 +197,11 @@ class Outbox:
         except (TimeoutError, Lost, WireError) as error:
             pause = error.pause if isinstance(error, Lost) else 0.0
             self._ladder = self._ladder.after(pause, now=self._loop.time())
+            if isinstance(error, Lost) and error.error is not None:
+                self._tell(error.error.code)  # somebody has to do something, such as to sign in
             return False
         await self._keeper.settle(self._server, send, code=None if refusal is None else refusal.code)
-        self._ladder, self._strange = Ladder(), 0
+        self._ladder, self._strange, self._told = Ladder(), 0, None
         answered, self._answered = self._answered, asyncio.Event()
         answered.set()
         return True
@@ -214,6 +219,11 @@ class Outbox:
                 raise Lost(Trouble.FOREIGN) from refusal
             return refusal
         return None
+
+    def _tell(self, code: str) -> None:
+        if code != self._told:
+            log.warning("what is to be sent waits (%s)", code)
+        self._told = code
 
 
 async def _wait(event: asyncio.Event, seconds: float | None) -> None:
