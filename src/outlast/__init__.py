@@ -74,10 +74,13 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        from outlast.client import client, connect, outbox, registry, sync  # noqa: PLC0415 - see above
-        from outlast.stores.sqlite import keep  # noqa: PLC0415
+        if name == "Keep":
+            from outlast.stores.sqlite.keep import Keep  # noqa: PLC0415 - see above
 
-        for room in (client, connect, registry, sync, outbox, keep):
+            return Keep
+        from outlast.client import client, connect, outbox, registry, sync  # noqa: PLC0415
+
+        for room in (client, connect, outbox, registry, sync):
             if name in __all__ and hasattr(room, name):
                 return getattr(room, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -75,6 +75,12 @@ def test_a_server_imports_no_http_client() -> None:
     assert done.stdout.split() == ["False", "True"]
 
 
+def test_who_keeps_nothing_loads_nothing_that_keeps() -> None:
+    code = "import sys, outlast; outlast.connect; print('outlast.stores.sqlite.keep' in sys.modules, outlast.Keep)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split(maxsplit=1) == ["False", "<class 'outlast.stores.sqlite.keep.file.Keep'>\n"]
+
+
 def test_a_name_that_the_door_does_not_give_is_missed_as_usual() -> None:
     with pytest.raises(AttributeError, match="module 'outlast' has no attribute 'folow'"):
         outlast.folow  # type: ignore[attr-defined]  # noqa: B018

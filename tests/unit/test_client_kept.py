@@ -1,16 +1,17 @@
 """A client that keeps: where its follows go on, and what is left when it is closed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from outlast.client.client import Client
 from outlast.client.connect import connect
 from outlast.client.received import ReceivedEvent
-from outlast.errors import RunGone, RunNotFound, StoreCorrupt
+from outlast.errors import InputInvalid, RunGone, RunNotFound, StoreCorrupt
 from outlast.log.event import encode_json
 from outlast.stores.sqlite.keep import Keep
 from outlast.testing.peer import Answer, Asked, Hold, ScriptedPeer
@@ -162,6 +163,14 @@ async def test_a_file_that_cannot_be_kept_in_is_told_before_anything_is_begun(tm
             async with connect(peer.url, keep=Keep(tmp_path / "client.db")):
                 raise AssertionError("it was not to begin")
         assert peer.asked == []
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+async def test_a_mere_path_is_told_what_to_give_instead(tmp_path: Path, kind: Callable[[Path], Any]) -> None:
+    with pytest.raises(InputInvalid, match=r'keep=outlast\.Keep\("client\.db"\)'):
+        async with connect("http://127.0.0.1:1", keep=kind(tmp_path / "client.db")):
+            raise AssertionError("it was not to begin")
+    assert names(tmp_path) == []
 
 
 async def test_a_closed_client_leaves_no_task_and_no_open_file(tmp_path: Path) -> None:

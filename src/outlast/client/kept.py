@@ -5,11 +5,13 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from os import PathLike
 
 from outlast.client.keeper import Keeper
 from outlast.client.outbox import Outbox
 from outlast.client.places import Places
 from outlast.client.supervisor import Supervisor
+from outlast.errors import InputInvalid
 from outlast.supervision.profile import Profile
 
 
@@ -31,7 +33,12 @@ async def keeping(
     *,
     jitter: Callable[[], float],
 ) -> AsyncGenerator[Kept, None]:
-    """Open what keeps, and have it kept up for as long as the block lasts. Raises its `StoreError`s."""
+    """Open what keeps, and have it kept up for as long as the block lasts.
+
+    Raises its `StoreError`s, and `InputInvalid` for the mere path of one.
+    """
+    if isinstance(keeper, str | PathLike):
+        raise InputInvalid('What keeps is an object: connect with `keep=outlast.Keep("client.db")`.')
     numbers = itertools.count(1)
     if keeper is None:
         yield Kept(places=Places(None, url), outbox=None, numbers=numbers)
