@@ -77,8 +77,12 @@ async def test_a_send_is_queued_then_sent_then_accepted(tmp_path: Path) -> None:
         assert (send.run, send.state, send.tries) == ("r1", State.QUEUED, 0)
         await gate.entered.wait()
         assert [(each.state, each.tries) for each in await client.outbox.sends()] == [(State.SENT, 1)]
+        settling = asyncio.create_task(client.outbox.settled(send))
+        await asyncio.sleep(LOOK_EVERY / 2)
+        opened_at = asyncio.get_running_loop().time()
         gate.open()
-        settled = await client.outbox.settled(send)
+        settled = await settling
+        assert asyncio.get_running_loop().time() == opened_at
         assert (settled.state, settled.tries, settled.code) == (State.ACCEPTED, 1, None)
 
 
@@ -194,6 +198,17 @@ async def test_a_busy_server_is_pressed_ever_less_and_never_before_it_asked(tmp_
     assert gaps[6] >= 40
 
 
+async def test_another_link_is_a_reason_to_ask_at_once(tmp_path: Path) -> None:
+    server = Server(*[no(503, "capacity")] * 7, YES)
+    async with client_of(server, tmp_path) as (client, _peer):
+        send = await client.outbox.start("chat", id="r1")
+        await until(lambda: len(server.sends) == 7)
+        asked_at = asyncio.get_running_loop().time()
+        client.wakeup("user")
+        await client.outbox.settled(send)
+        assert asyncio.get_running_loop().time() - asked_at < 1
+
+
 async def test_what_goes_on_refusing_in_strange_words_is_believed_at_last(tmp_path: Path) -> None:
     server = Server(no(404, None))
     async with client_of(server, tmp_path) as (client, _peer):
@@ -201,7 +216,39 @@ async def test_what_goes_on_refusing_in_strange_words_is_believed_at_last(tmp_pa
         assert (settled.state, settled.code, settled.tries) == (State.REJECTED, "refused", MOST_STRANGE)
 
 
+async def test_an_answer_makes_good_for_the_troubles_before_it(tmp_path: Path) -> None:
+    strange = [no(404, None)] * (MOST_STRANGE - 1)
+    server = Server(*strange, YES, *strange, YES)
+    async with client_of(server, tmp_path) as (client, _peer):
+        sends = [await client.outbox.start("chat", id=id) for id in ("r1", "r2")]
+        settled = [await client.outbox.settled(send) for send in sends]
+    assert [send.state for send in settled] == [State.ACCEPTED] * 2
+    first, second = server.times[:MOST_STRANGE], server.times[MOST_STRANGE:]
+    assert [time - first[0] for time in first] == pytest.approx([time - second[0] for time in second])
+
+
 # ---- links, processes ----
+
+
+async def test_a_link_that_is_blocked_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    headers = {"authorization": "expired"}
+
+    class Guarded(Server):
+        def __call__(self, asked: Asked) -> Answer:
+            if asked.headers["authorization"] == "expired":
+                return no(401, "unauthenticated")
+            return super().__call__(asked)
+
+    server = Guarded(YES)
+    with caplog.at_level(logging.WARNING, "outlast.client"):
+        async with client_of(server, tmp_path, headers=lambda: headers) as (client, _peer):
+            send = await client.outbox.start("chat", id="r1")
+            await until(lambda: client.state.record.link.phase is Phase.BLOCKED)
+            await asyncio.sleep(60)
+            headers["authorization"] = "fresh"
+            client.wakeup("credentials-changed")
+            assert (await client.outbox.settled(send)).tries == 1
+    assert caplog.records == []  # the link's own record says what blocks it
 
 
 @pytest.mark.behaviour("R11")

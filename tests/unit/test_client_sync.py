@@ -1,6 +1,7 @@
 """The client without asyncio: the same answers and errors, from a loop of its own that ends with it."""
 
 import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,17 @@ def test_leaving_a_follow_in_the_middle_leaves_the_client_as_it_was() -> None:
         assert client.status("r1")["status"] == "completed"
         assert client.record.runs == {}
     assert of_ours() == []
+
+
+def test_a_follow_that_is_left_after_its_client_was_ended_with_it() -> None:
+    with served(Peer((200, LOG))) as peer:
+        with connect_sync(peer.url) as client:
+            following = client.follow("r1")
+            assert isinstance(following, Generator)
+            next(following)
+        following.close()
+        with pytest.raises(ClientClosed):
+            next(client.follow("r1"))
 
 
 def test_what_is_kept_is_had_without_a_loop_too(tmp_path: Path) -> None:

@@ -173,6 +173,13 @@ async def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
             await keep.move(HERE, [PLACE])
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+async def test_a_file_of_somebody_else_is_told_before_it_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "client.db").touch(mode=0o400)
+    with pytest.raises(StoreReadOnly, match="change its mode"):
+        await Keep(tmp_path / "client.db").open()
+
+
 async def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path / "client.db") as keep:
         await keep.move(HERE, [PLACE])

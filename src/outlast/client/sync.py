@@ -80,7 +80,8 @@ class SyncClient:
             while (received := self._wait(following_on())) is not None:
                 yield received
         finally:
-            self._wait(_end(following))
+            if not self.loop.is_closed():  # or the client has ended it
+                self._wait(_end(following))
 
     @property
     def record(self) -> ClientRecord:

@@ -7,6 +7,7 @@ Rules:
 3. Several clients of one process may share a `Keep`, from several threads; it is open for as long as one of them is.
 """
 
+import errno
 import os
 import sqlite3
 import threading
@@ -48,6 +49,10 @@ SENTENCES: Final[dict[type[StoreError], str]] = {
     StoreUnavailable: "The client's file cannot be opened, read or written: look at its folder and its disk.",
 }
 """What is told of SQLite's errors in place of what a server's operator is told."""
+
+
+UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""How a system says that a file may not be written."""
 
 
 class Keep:
@@ -153,7 +158,8 @@ class Keep:
         except FileNotFoundError as error:
             raise StoreUnavailable("The folder of the client's file does not exist: make it first.") from error
         except OSError as error:
-            raise StoreUnavailable(SENTENCES[StoreUnavailable]) from error
+            kind = StoreReadOnly if error.errno in UNWRITABLE else StoreUnavailable
+            raise kind(SENTENCES[kind]) from error
         connection = connect(self._path, known=True)
         try:
             migrate(connection, SCHEMA)
