@@ -165,6 +165,19 @@ async def test_a_file_that_cannot_be_kept_in_is_told_before_anything_is_begun(tm
         assert peer.asked == []
 
 
+async def test_a_place_is_written_when_the_client_is_closed_under_its_reader(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server()
+    async with client_of(server, tmp_path) as client:
+        following = client.follow("r1")
+        assert [(await anext(following)).cursor.seq for _ in range(5)] == [1, 2, 3, 4, 5]
+    async with client_of(server, tmp_path) as client:
+        assert (await take(client, 1)) == [5]
+    await following.aclose()
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("kind", [str, Path])
 async def test_a_mere_path_is_told_what_to_give_instead(tmp_path: Path, kind: Callable[[Path], Any]) -> None:
     with pytest.raises(InputInvalid, match=r'keep=outlast\.Keep\("client\.db"\)'):
