@@ -52,6 +52,7 @@ from outlast.errors import (
     WireError,
     WorkerError,
     WorkerRaised,
+    WrongServer,
 )
 from outlast.log.cursor import Cursor
 from outlast.log.event import Event
@@ -153,6 +154,7 @@ __all__ = [
     "WireError",
     "WorkerError",
     "WorkerRaised",
+    "WrongServer",
     "connect",
     "connect_sync",
     "follow",

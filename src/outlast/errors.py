@@ -25,6 +25,7 @@
     │   ├── Retry                it asks to be called again
     │   └── CallMisused          it asked its run for what this call of it cannot have
     ├── WireError                a peer's: bytes that are not what they claim to be
+    ├── WrongServer              the address's: it leads to another server than the one that was meant
     └── Unanswered               nobody's: what was asked may or may not have happened
         └── ClientClosed         the client was closed meanwhile
 
@@ -303,6 +304,12 @@ class WireError(OutlastError, ValueError):
     """Bytes from a peer are not what they claim to be."""
 
     code = "wire_invalid"
+
+
+class WrongServer(OutlastError):
+    """The address leads to another server than the one that was meant: its store is another, and so are its runs."""
+
+    code = "wrong_server"
 
 
 def code_of(error: BaseException) -> str:

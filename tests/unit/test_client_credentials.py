@@ -96,5 +96,7 @@ async def test_headers_that_cannot_be_sent_are_the_callers_mistake() -> None:
     async def ask(_headers: Headers) -> httpx2.Response:
         raise httpx2.LocalProtocolError("as scripted")
 
+    credentials = Credentials(lambda: {"authorization": "\n"})
     with pytest.raises(InputInvalid, match="headers"):
-        await Credentials(None).send(ask)
+        await credentials.send(ask)
+    assert credentials.newest == {}, "what was never sent is not at hand for others"

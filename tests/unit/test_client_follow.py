@@ -14,7 +14,16 @@ from starlette.types import Receive, Scope, Send
 from outlast.client.asgi import StreamingTransport
 from outlast.client.connect import follow
 from outlast.client.received import ReceivedEvent, ReceivedGap
-from outlast.errors import CursorInvalid, InputInvalid, Refusal, RunGone, RunNotFound, Unauthenticated, WireError
+from outlast.errors import (
+    CursorInvalid,
+    InputInvalid,
+    Refusal,
+    RunGone,
+    RunNotFound,
+    Unauthenticated,
+    WireError,
+    WrongServer,
+)
 from outlast.log.cursor import Cursor
 from outlast.supervision.phase import Phase, Trouble
 from outlast.supervision.profile import ESTABLISHMENT, LONGEST_ADVICE
@@ -487,10 +496,77 @@ async def test_a_refusal_is_told_typed_at_once_also_in_mid_stream(status: int, c
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    peer = Peer(answer(307, location="http://elsewhere/"))
-    with pytest.raises(Refusal, match="307"):
-        await collect(peer.follow())
-    assert len(peer.times) == 1
+    peer = Peer(answer(307, location="http://elsewhere/"), stream(*frames(1)))
+    assert await seqs(peer.follow()) == ALL
+    assert set(peer.paths) == {b"/agents/runs/r/events"}
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_proxys_page_in_the_servers_place_is_borne_for_a_while(status: int) -> None:
+    page = answer(status, b"<html>")
+    peer = Peer(stream(HELLO, *frames(1, 3), then="break"), page, answer(502), page, stream(HELLO, *frames(4)))
+    assert await seqs(peer.follow()) == ALL
+    assert len(peer.greeted) == 1
+
+
+@pytest.mark.behaviour("R8")
+async def test_a_page_that_stays_in_the_servers_place_ends_the_follow_after_a_minute() -> None:
+    peer = Peer(stream(HELLO, *frames(1, 3), then="break"), answer(403, b"<html>"))
+    taken: list[int] = []
+    with pytest.raises(Refusal, match="403 Forbidden, and not in the way of Outlast"):
+        await take_into(taken, peer.follow())
+    assert taken == ALL[:3]
+    assert 60.0 <= peer.times[-1] - peer.times[1] <= 90.0
+
+
+REFUSED = problem(401, "unauthenticated")
+
+
+@pytest.mark.behaviour("N4", "R8")
+async def test_a_run_that_credentials_are_refused_for_is_nothing_to_the_link_that_they_are_accepted_on() -> None:
+    peer = Peer(stream(HELLO, *frames(1, 3), then="break"), REFUSED)
+    async with peer.connect() as client:
+        taken: list[int] = []
+        with pytest.raises(Unauthenticated, match="Said by"):
+            await take_into(taken, client.follow("r"))
+        link = client.state.record.link
+        assert (taken, link.phase, link.generation) == (ALL[:3], Phase.LIVE, 1)
+        assert len(peer.greeted) == 2, "the greeting tells whom it concerns"
+
+
+@pytest.mark.behaviour("N4")
+@pytest.mark.parametrize(
+    ("said", "trouble"), [(REFUSED, Trouble.CREDENTIALS), (problem(403, "forbidden"), Trouble.REVOKED)]
+)
+async def test_credentials_that_the_whole_link_is_refused_for_block_it_until_there_are_others(
+    said: Script, trouble: Trouble
+) -> None:
+    steady = stream(HELLO, *frames(1, 3), *[15.0, BEATING] * 3, then="break")
+    peer = Peer(steady, REFUSED, stream(HELLO, *frames(4)), session=(GREETING, said, GREETING))
+    async with peer.connect() as client:
+        following = asyncio.create_task(seqs(client.follow("r")))
+        while client.state.record.link.phase is not Phase.BLOCKED:
+            await client.state.changed()
+        assert client.state.record.link.trouble is trouble
+        await asyncio.sleep(3600)
+        assert len(peer.greeted) == 2, "there is no try until a wakeup"
+        client.wakeup("credentials-changed")
+        assert await following == ALL
+
+
+@pytest.mark.behaviour("M2")
+async def test_a_stream_that_another_server_begins_is_left_before_anything_of_it_is_taken() -> None:
+    def hello(store: str) -> bytes:
+        return control("hello", heartbeat=BEAT, store=store)
+
+    greeting = answer(200, json.dumps({"boot_id": "b00t", "protocol": 1, "store": "ours"}).encode())
+    peer = Peer(
+        stream(hello("ours"), *frames(1, 3), then="break"), stream(hello("theirs"), *frames(4)), session=(greeting,)
+    )
+    taken: list[int] = []
+    with pytest.raises(WrongServer):
+        await take_into(taken, peer.follow())
+    assert taken == ALL[:3]
 
 
 async def test_an_endless_refusal_is_not_read_to_its_end() -> None:
@@ -591,7 +667,7 @@ async def test_a_snapshot_with_the_end_of_the_log_in_it_is_the_end() -> None:
     ("trouble", "script"),
     [
         (Trouble.BUSY, answer(503, retry_after="3")),
-        (Trouble.BUSY, answer(404)),
+        (Trouble.FOREIGN, answer(404)),
         (Trouble.BROKEN, refuse),
         (Trouble.FOREIGN, found(4, 2, 4)),
     ],
@@ -603,6 +679,20 @@ async def test_a_gap_whose_snapshot_cannot_be_had_is_not_passed_over(trouble: Tr
     assert [event.seq for event in first.snapshot] == [5]
     assert [each.cursor.seq for each in others] == [6, 7, 8, 9, 10]
     assert peer.cursors == ["99", None, "99", None], "the place is still the one before the gap"
+
+
+@pytest.mark.behaviour("R8")
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [(404, "run_not_found", RunNotFound), (410, "run_gone", RunGone), (401, "unauthenticated", Unauthenticated)],
+)
+async def test_a_snapshot_that_is_refused_ends_the_follow_as_the_stream_would(
+    status: int, code: str, error: type[Refusal]
+) -> None:
+    peer = Peer(stream(HELLO, FAR, then="hang"), problem(status, code))
+    with pytest.raises(error, match=f"Said by {code}"):
+        await collect(peer.follow(after="99"))
+    assert len(peer.times) == 2
 
 
 async def test_a_snapshot_that_is_no_json_ends_the_follow_typed() -> None:

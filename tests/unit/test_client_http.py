@@ -1,5 +1,6 @@
 """A link by HTTP: established by a greeting, probed by another, and what else may answer in a server's place."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ import pytest
 
 from outlast.client.answers import MAX_ANSWER
 from outlast.client.credentials import Credentials
-from outlast.client.http import HTTPConnection, HTTPTransport, address, is_local, path_of
+from outlast.client.http import HTTPConnection, HTTPTransport, address, direct, is_local, path_of
 from outlast.client.transport import Lost
 from outlast.errors import InputInvalid, RunNotFound, WireError
 from outlast.supervision.phase import Trouble
@@ -100,6 +101,37 @@ async def test_any_answer_to_a_probe_is_a_sign_of_life_and_none_is_the_end() -> 
         await connection.probe()
         with pytest.raises(Lost):
             await connection.probe()
+
+
+@pytest.mark.behaviour("N4")
+async def test_a_probe_asks_nobody_for_credentials_and_says_what_was_said_last() -> None:
+    asked: list[str] = []
+
+    def provider() -> dict[str, str]:
+        if asked:
+            raise LookupError("nobody is signed in")
+        asked.append("once")
+        return {"authorization": "the last that was sent"}
+
+    async with ScriptedPeer([said(GREETING), said({}, 401)]) as peer:
+        connection = await HTTPTransport([peer.url], Credentials(provider)).connect(1)
+        await connection.probe()
+        assert [request.headers["authorization"] for request in peer.asked] == ["the last that was sent"] * 2
+        await connection.close()
+
+
+@pytest.mark.behaviour("K18")
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_request_ends_with_its_connection_whoever_owns_the_client(shared: bool) -> None:
+    async with ScriptedPeer([said(GREETING), Answer(body=[b"{", Gate()])]) as peer, direct() as theirs:
+        make = (lambda _place: theirs) if shared else (lambda _place: direct())
+        connection = await HTTPTransport([peer.url], Credentials(None), make=make, is_shared=shared).connect(1)
+        asking = asyncio.create_task(connection.ask("GET", "/runs/r1"))
+        await peer.until(lambda peer: len(peer.asked) == 2)
+        await connection.close()
+        with pytest.raises(Lost):
+            await asking
+        assert theirs.is_closed is False
 
 
 async def test_an_answer_is_what_was_said_and_a_refusal_is_raised() -> None:

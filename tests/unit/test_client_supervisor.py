@@ -9,7 +9,7 @@ import pytest
 
 from outlast.client.supervisor import MOST_MAIL, Established, Supervisor
 from outlast.client.transport import Connection, Hello, Lost, Stream
-from outlast.errors import ClientClosed, Unanswered, Unauthenticated
+from outlast.errors import ClientClosed, InputInvalid, Unanswered, Unauthenticated, WrongServer
 from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.link import Link
@@ -30,6 +30,9 @@ class Line:
 
     async def look(self, tell: Callable[[Grade], None], deny: Callable[[], None]) -> None:
         """Tell nothing: nobody speaks for this node."""
+
+    async def greet(self) -> None:
+        raise NotImplementedError
 
     async def probe(self) -> None:
         self.probes += 1
@@ -78,8 +81,8 @@ class Hanging:
 
 
 @asynccontextmanager
-async def supervised(lines: Lines | Hanging) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor([lines], Link(), jitter=lambda: 0.5)
+async def supervised(lines: Lines | Hanging, *, store: str | None = None) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor([lines], Link(), store=store, jitter=lambda: 0.5)
     owner = asyncio.create_task(supervisor.run())
     supervisor.tell(inputs.Want())
     try:
@@ -210,11 +213,95 @@ async def test_what_speaks_against_a_silent_node_ends_the_wait_for_what_speaks_f
         assert lines.attempts == [0.0, 25.0]
 
 
-async def test_a_lost_link_is_taken_in_at_once() -> None:
-    async with supervised(Lines(Line)) as supervisor:
+@pytest.mark.behaviour("R1")
+async def test_a_lost_link_is_taken_in_at_once_and_let_go() -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
         link = await established(supervisor)
         supervisor.fail(link.number, Lost(Trouble.UNREACHABLE))
         assert supervisor.established is None
+        await asyncio.sleep(0.01)
+        assert lines.made[0].closed == 1
+
+
+@pytest.mark.behaviour("R1")
+async def test_a_request_outlives_the_replacement_of_its_link_and_ends_with_the_client() -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
+        for number in (1, 2):
+            with supervisor.asking((await established(supervisor)).number, 1):
+                supervisor.tell(inputs.Woken(wakeup=Wakeup.USER))
+                while (await established(supervisor)).number == number:
+                    await supervisor.changed()
+                await asyncio.sleep(5)
+                assert lines.made[number - 1].closed == 0
+            await asyncio.sleep(0.01)
+            assert lines.made[number - 1].closed == 1
+        under_way = supervisor.asking((await established(supervisor)).number, 1)
+        under_way.__enter__()
+    assert lines.made[2].closed == 1
+    under_way.__exit__(None, None, None)
+
+
+@pytest.mark.behaviour("R1")
+async def test_no_more_than_two_links_are_there_whatever_is_under_way_over_them() -> None:
+    lines = Lines(Line, Line, lambda _: Lost(Trouble.UNREACHABLE), Line)
+    async with supervised(lines) as supervisor:
+        with supervisor.asking((await established(supervisor)).number, 1):
+            supervisor.tell(inputs.Woken(wakeup=Wakeup.USER))
+            while (await established(supervisor)).number == 1:
+                await supervisor.changed()
+            assert [line.closed for line in lines.made] == [0, 0]
+            supervisor.tell(inputs.Woken(wakeup=Wakeup.USER))
+            await asyncio.sleep(0.01)
+            assert [line.closed for line in lines.made] == [1, 0], "it made room for the attempt"
+
+
+class Named(Line):
+    """A connection to a server with a store of this name."""
+
+    def __init__(self, number: int, store: str | None) -> None:
+        super().__init__(number)
+        self.hello = Hello(boot_id=f"b{number}", store=store)
+
+
+def of(store: str | None) -> Callable[[int], Line]:
+    return lambda number: Named(number, store)
+
+
+@pytest.mark.behaviour("M2")
+async def test_another_server_than_the_one_that_was_linked_blocks_the_link_until_a_person_asks() -> None:
+    lines = Lines(of("ours"), of("theirs"), of("ours"))
+    async with supervised(lines) as supervisor:
+        link = await established(supervisor)
+        supervisor.fail(link.number, Lost(Trouble.BROKEN))
+        with pytest.raises(WrongServer, match="new client"):
+            await supervisor.wait_established(patient=False)
+        assert (supervisor.record.phase, supervisor.record.trouble) == (Phase.BLOCKED, Trouble.CONFIGURATION)
+        await asyncio.sleep(3600)
+        assert [line.closed for line in lines.made] == [1, 1]
+        supervisor.tell(inputs.Woken(wakeup=Wakeup.USER))
+        assert (await established(supervisor)).connection is lines.made[2]
+
+
+@pytest.mark.behaviour("M2")
+async def test_a_store_that_was_named_beforehand_is_the_one_that_is_meant() -> None:
+    lines = Lines(of("theirs"))
+    async with supervised(lines, store="ours") as supervisor:
+        with pytest.raises(WrongServer):
+            await supervisor.wait_established(patient=False)
+
+
+@pytest.mark.behaviour("M2", "M3")
+async def test_a_server_that_names_no_store_is_older_and_welcome() -> None:
+    lines = Lines(of(None), of("ours"), of(None), of("ours"), of("theirs"))
+    async with supervised(lines) as supervisor:
+        for generation in range(1, 5):
+            link = await established(supervisor)
+            assert supervisor.record.generation == generation
+            supervisor.fail(link.number, Lost(Trouble.BROKEN))
+        with pytest.raises(WrongServer):
+            await supervisor.wait_established(patient=False)
 
 
 @pytest.mark.behaviour("R1")
@@ -249,3 +336,20 @@ async def test_silence_is_no_answer_and_a_refusal_is_one() -> None:
             raise Lost(Trouble.SILENT)
         await asyncio.sleep(6)
         assert supervisor.record.phase is Phase.SLOW
+
+
+@pytest.mark.behaviour("N4")
+@pytest.mark.parametrize("failure", [RuntimeError("a provider's"), InputInvalid("unsendable headers")])
+async def test_what_our_own_side_failed_to_ask_says_nothing_of_the_server(failure: Exception) -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
+        link = await established(supervisor)
+        open_question = supervisor.asking(link.number, 1)
+        open_question.__enter__()
+        with pytest.raises(type(failure)), supervisor.asking(link.number, 2):
+            raise failure
+        await asyncio.sleep(0.01)
+        assert lines.made[0].probes == 1, "whether it is there is asked, not assumed"
+        await asyncio.sleep(6)
+        assert supervisor.record.phase is Phase.SLOW, "it was no answer to the question that is open"
+        open_question.__exit__(None, None, None)

@@ -53,6 +53,7 @@ CODES = {
     "WorkerRaised": "worker_error",
     "Retry": "worker_failed",
     "WireError": "wire_invalid",
+    "WrongServer": "wrong_server",
     "Unanswered": "unanswered",
     "ClientClosed": "client_closed",
 }

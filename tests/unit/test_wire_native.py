@@ -165,6 +165,12 @@ def test_hello_names_the_store_that_is_spoken_for() -> None:
     assert control.said["store"] == "5t0re"
 
 
+@pytest.mark.parametrize("head", [None, 7, "", "seven", "-1"])
+def test_a_head_that_is_no_place_is_the_start_of_the_log(head: Any) -> None:
+    assert native.place_of(str(CURSOR)) == CURSOR
+    assert native.place_of(head).seq == 0
+
+
 def test_every_control_frame_says_what_the_wire_names() -> None:
     said = {name: native.control_from_frame(parsed(frame)[0]) for name, frame in controls().items()}
     assert [control and control.name for control in said.values()] == list(said)

@@ -36,16 +36,20 @@ def told() -> Generator[None, None, None]:
         raise Lost(Trouble.BROKEN) from error
 
 
-async def verdict(response: httpx2.Response) -> Lost | Refusal:
-    """Return what an answer means that is not the one hoped for: to be tried again, to be changed, or a refusal."""
+async def verdict(response: httpx2.Response, *, known: bool = False) -> Lost | Refusal:
+    """Return what an answer means that is not the one hoped for: to be tried again, to be changed, or a refusal.
+
+    Where a server of ours is `known` to answer, a page that is none of its own is something else that passes.
+    """
     status = response.status_code
     if status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         await response.aclose()
         return Lost(Trouble.BUSY, pause=pause(response))
-    refusal = problem.refusal(status, await body(response, most=problem.MAX_PROBLEM))
+    said = await body(response, most=problem.MAX_PROBLEM)
+    refusal = problem.refusal(status, said)
     if status == HTTPStatus.UNAUTHORIZED:
         return Lost(Trouble.CREDENTIALS, error=refusal)
-    return refusal
+    return Lost(Trouble.FOREIGN, error=refusal) if known and not problem.is_ours(said) else refusal
 
 
 def pause(response: httpx2.Response) -> float:

@@ -51,6 +51,7 @@ async def connect(
     transports: Sequence[str] = USUAL,
     hints: bool = True,
     keep: Keeper | None = None,
+    store: str | None = None,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Client, None]:
     """Hold a link to one server for as long as the block lasts: `async with outlast.connect(url) as client:`.
@@ -65,11 +66,13 @@ async def connect(
     the extra `outlast[websocket]` here and `websocket=True` there; neither a client of yours nor an application of this
     process has one. Without `hints` nobody is told when this machine slept or its network changed; `wakeup` is yours to
     call then. `keep`, an `outlast.Keep`, is what outlives this process: a follow goes on behind what the application
-    had taken before, and an `outbox` has what must not be lost.
+    had taken before, and an `outbox` has what must not be lost. `store` is what the server which is meant tells of
+    itself by `GET /session`; otherwise the first one that is linked is meant. Where the address leads to another, the
+    link is blocked by `WrongServer`.
 
     The block begins before there is a link. Raises `InputInvalid` for an impossible url, profile or transport, and
     `StoreError`s of what is to keep.
-    Source: K, P, R.
+    Source: K, P, R, M2.
     """
     app, url = (url, HERE) if callable(url) else (None, url)
     urls = [url] if isinstance(url, str) else list(url)
@@ -86,7 +89,7 @@ async def connect(
         account_bound=credentials.is_account,
         transports=len(ways),
     )
-    supervisor = Supervisor(ways, link, jitter=jitter)
+    supervisor = Supervisor(ways, link, store=store, jitter=jitter)
     async with keeping(keep, http.address(urls[0]), supervisor, link.profile, jitter=jitter) as kept:
         owner = asyncio.create_task(supervisor.run(), name="outlast client")
         supervisor.tell(inputs.Want())

@@ -35,6 +35,8 @@ class Credentials:
     def __init__(self, given: Headers | HeadersOf | None) -> None:
         self._given = given
         self._question: _Question | None = None
+        self.newest: Headers = {} if given is None or callable(given) else given
+        """The headers of the newest request that was sent, at hand without a question."""
 
     @property
     def is_account(self) -> bool:
@@ -70,12 +72,18 @@ class Credentials:
         Raises `InputInvalid` for headers that cannot be sent, and what the provider and the request raise.
         """
         try:
-            response = await ask(await self.headers())
+            response = await self._send(ask)
             if response.status_code == HTTPStatus.UNAUTHORIZED and callable(self._given):  # it may just have run out
                 await response.aclose()
-                response = await ask(await self.headers())
+                response = await self._send(ask)
         except (httpx2.LocalProtocolError, UnicodeEncodeError) as error:
             raise InputInvalid("The headers cannot be sent as they are.") from error
+        return response
+
+    async def _send(self, ask: Callable[[Headers], Awaitable[httpx2.Response]]) -> httpx2.Response:
+        headers = await self.headers()
+        response = await ask(headers)
+        self.newest = headers
         return response
 
 

@@ -24,11 +24,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from outlast.client.pages import Pages
 from outlast.client.received import Asked, Received, ReceivedEvent, ReceivedGap, event_of, gap_of, with_snapshot
 from outlast.client.record import RunRecord, noted
 from outlast.client.supervisor import SETTLED, Established, Supervisor
 from outlast.client.transport import Lost, Stream
-from outlast.errors import CursorInvalid, OutlastError, WireError
+from outlast.errors import OutlastError, WireError
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.supervision import inputs
@@ -55,8 +56,8 @@ CHECKED: Final = 2
 killed die one after the other, and the next stream may be asked for over one whose end has not come yet."""
 SHORTEST_SPREAD: Final = 1.0
 """Seconds over which a reader comes back that is sent away: a server that says none is not come back to at once."""
-OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.CERTIFICATE, Trouble.CREDENTIALS, Trouble.REVOKED})
-"""Troubles of asking for a stream that say something of the whole link."""
+OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.CERTIFICATE, Trouble.CONFIGURATION})
+"""Troubles of a stream that say something of the whole link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Follow:
         self._moved = asyncio.Event()
         self._prompt_at = 0.0
         self._opened_at = 0.0
+        self._pages = Pages()
 
     # ---- for those who read ------------------------------------------------------------------
 
@@ -195,6 +197,7 @@ class Follow:
         with self._supervisor.asking(link.number, self._number):
             self._over = not await stream.open(self.cursor)
         self._heard_at = self._opened_at = self._loop.time()
+        self._pages = Pages()
         self._mute = self._loop.call_later(MUTE_AFTER, self._accuse)
         self._listen()
 
@@ -221,6 +224,9 @@ class Follow:
         if link is not None and lost.trouble in OF_THE_LINK:
             self._supervisor.fail(link.number, lost)
             return
+        if link is not None and lost.trouble is Trouble.CREDENTIALS:
+            await self._supervisor.judge(link, lost)
+        self._pages.judge(lost, now=self._loop.time())
         if link is not self._supervisor.established:
             return  # the supervisor waits, where there is something to wait for
         if self._moves:
@@ -332,6 +338,7 @@ class Follow:
         match control.name:
             case "hello":
                 self._expect(control.said.get("heartbeat"))
+                self._lost = self._supervisor.stranger(control.said.get("store"))
             case "heartbeat":
                 if self._loop.time() - self._opened_at >= PROMPT_EVERY:
                     self._ladder = Ladder()
@@ -376,20 +383,13 @@ class Follow:
 
     def _end_at(self, head: JSON) -> None:
         """Be over, unless the terminal event, which every view shows, was left out on the way."""
-        if _place(head).seq > self.cursor.seq:
+        if native.place_of(head).seq > self.cursor.seq:
             self._ask_again()
         else:
             self._over = True
 
     def _move_to(self, head: JSON) -> None:
         """Move behind what was left out: all that we asked for has come, up to there."""
-        place = _place(head)
+        place = native.place_of(head)
         if self._asked.types is not None and place.seq > self.cursor.seq:
             self.cursor = place
-
-
-def _place(head: JSON) -> Cursor:
-    """Return the place that a control frame tells; the start of the log where it tells none."""
-    with suppress(CursorInvalid):
-        return Cursor.parse(head if isinstance(head, str) else "")
-    return Cursor(0, None)

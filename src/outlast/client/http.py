@@ -4,8 +4,10 @@ A link is a pool of connections of its own, established by the node's hello over
 has other sockets than what it replaces, and another node where there are several.
 """
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import quote, urlencode
@@ -109,6 +111,7 @@ class HTTPConnection:
         self._credentials = credentials
         self._is_shared = is_shared
         self._own: str | None = None
+        self._under_way: set[asyncio.Timeout] = set()
 
     async def greet(self) -> None:
         """Ask who is there. Raises `Lost`."""
@@ -124,18 +127,22 @@ class HTTPConnection:
         self.is_direct = self._own is not None and self._own == self.hello.peer
 
     async def probe(self) -> None:
-        """Return once the node has answered, whatever it said; raises `Lost` when there is nobody to answer."""
+        """Return once the node has answered, whatever it said; raises `Lost` when there is nobody to answer.
+
+        Nobody is asked for credentials: what becomes of that would say nothing of the node.
+        """
         with answers.told():
-            response = await self._send("GET", "/session", None, await self._credentials.headers())
+            response = await self._send("GET", "/session", None, self._credentials.newest)
             await answers.body(response)
 
     async def ask(self, method: str, path: str, said: JSON = None) -> JSON:
         """Return the answer to a request, None for one without a body. Raises `Lost`, a `Refusal`, `WireError`."""
-        with answers.told():
-            response = await self._credentials.send(lambda headers: self._send(method, path, said, headers))
-            if not response.is_success:
-                raise await answers.verdict(response)
-            body = await answers.body(response)
+        async with self._until_closed():
+            with answers.told():
+                response = await self._credentials.send(lambda headers: self._send(method, path, said, headers))
+                if not response.is_success:
+                    raise await answers.verdict(response)
+                body = await answers.body(response)
         if response.status_code == HTTPStatus.NO_CONTENT:
             return None
         try:
@@ -152,9 +159,24 @@ class HTTPConnection:
         return SSEStream(*self._streamed(run, owner=owner, types=types))
 
     async def close(self) -> None:
-        """Let go of every connection. Harmless twice."""
+        """Let go of every connection, and of what is asked over a shared client too. Harmless twice."""
+        for ending in self._under_way:
+            ending.reschedule(asyncio.get_running_loop().time())
         if not self._is_shared:
             await self._client.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _until_closed(self) -> AsyncGenerator[None, None]:
+        """End what is under way once the connection is closed. Raises `Lost`."""
+        try:
+            async with asyncio.timeout(None) as ending:  # whoever asks has the deadline
+                self._under_way.add(ending)
+                try:
+                    yield
+                finally:
+                    self._under_way.discard(ending)
+        except TimeoutError:
+            raise Lost(Trouble.ENDED) from None
 
     def _streamed(
         self, run: str, *, owner: str | None, types: str | None
@@ -192,10 +214,11 @@ def _hello(said: JSON) -> Hello:
     if said.get("protocol") != PROTOCOL:
         error: OutlastError = WireError("This server speaks another version of the wire: update this client.")
         raise Lost(Trouble.VERSION, error=error)
-    heartbeat, beacon, peer = (said.get(name) for name in ("heartbeat", "beacon", "peer"))
+    heartbeat, beacon, peer, store = (said.get(name) for name in ("heartbeat", "beacon", "peer", "store"))
     return Hello(
         boot_id=cast("str", said["boot_id"]),
         heartbeat=heartbeat if isinstance(heartbeat, int | float) else None,
         beacon=beacon if isinstance(beacon, int) and 0 < beacon <= LARGEST_PORT else None,
         peer=peer if isinstance(peer, str) else None,
+        store=store if isinstance(store, str) else None,
     )

@@ -36,6 +36,11 @@ def refusal(status: int, body: bytes) -> Refusal:
     return Refusal(f"The server answered {_name(status)}, and not in the way of Outlast: {ADDRESS}")
 
 
+def is_ours(body: bytes) -> bool:
+    """Say whether a refusal is said as Outlast says it."""
+    return isinstance(_document(body).get("code"), str)
+
+
 def _document(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body)

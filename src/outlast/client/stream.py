@@ -27,6 +27,8 @@ EVENT_STREAM: Final = "text/event-stream"
 """The kind of answer that is a stream."""
 SNAPSHOT_WITHIN: Final = 300.0
 """Seconds for a snapshot: 256 MiB, as much as a log may hold, over a line of 7 Mbit/s."""
+MOST_SNAPSHOT: Final = 512 * 1024 * 1024
+"""Bytes of a snapshot that are read: twice what a log may hold, for what JSON adds to it."""
 SNAPSHOT_STALLS: Final = 15.0
 """Seconds without a byte of a snapshot before it is given up."""
 
@@ -47,25 +49,33 @@ class HTTPStream:
         self._waiting: asyncio.Timeout | None = None
 
     async def snapshot(self) -> bytes:
-        """Fetch the snapshot of the log, beside the stream. Raises `Lost`, and whatever a provider of headers raises.
+        """Fetch the snapshot of the log, beside the stream.
 
-        It is asked for where the log is, wherever the server says that it is: credentials go nowhere else.
+        It is asked for where the log is, wherever the server says that it is: credentials go nowhere else. Raises
+        `Lost`, the `Refusal` that is answered, and whatever a provider of headers raises.
         """
         try:
             async with asyncio.timeout(SNAPSHOT_WITHIN):
-                with answers.told():
-                    answer = await self._client.get(
-                        f"{self._address}/snapshot",
-                        params=self._asked,
-                        headers={**await self._credentials.headers(), "accept": JSON_TYPE},
-                        timeout=SNAPSHOT_STALLS,
-                        follow_redirects=False,
-                    )
+                return await self._snapshot()
         except TimeoutError:
             raise Lost(Trouble.SILENT) from None
-        if answer.status_code != HTTPStatus.OK:
-            raise Lost(Trouble.BUSY, pause=answers.pause(answer))
-        return answer.content
+
+    async def _snapshot(self) -> bytes:
+        async def ask(headers: Mapping[str, str]) -> httpx2.Response:
+            request = self._client.build_request(
+                "GET",
+                f"{self._address}/snapshot",
+                params=self._asked,
+                headers={**headers, "accept": JSON_TYPE},
+                timeout=SNAPSHOT_STALLS,
+            )
+            return await self._client.send(request, stream=True, follow_redirects=False)
+
+        with answers.told():
+            answer = await self._credentials.send(ask)
+            if answer.status_code != HTTPStatus.OK:
+                raise await answers.verdict(answer, known=True)
+            return await answers.body(answer, most=MOST_SNAPSHOT)
 
     def interrupt(self, trouble: Trouble) -> None:
         """Let `open` or `receive` raise `Lost` with this trouble, now or when it is called next."""
@@ -110,7 +120,7 @@ class HTTPStream:
         """Begin with the answer. Raises `Lost` and the `Refusal` that it is, and `Lost` for another kind of answer."""
         assert self._response is not None, "asked for before"
         if self._response.status_code != HTTPStatus.OK:
-            raise await answers.verdict(self._response)
+            raise await answers.verdict(self._response, known=True)
         if not self._response.headers.get("content-type", "").startswith(media_type):
             raise Lost(Trouble.FOREIGN)
         # We asked for the bytes as they are; who packs them all the same is understood, and costs every piece a layer.

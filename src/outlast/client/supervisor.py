@@ -4,6 +4,8 @@ Rules:
 1. One mailbox, one timer. What has arrived is taken in before any deadline is (P17).
 2. Attempts, probes and the looking for evidence are tasks of the owner's group. They report, and never raise.
 3. Nothing else connects anew. Whoever needs the link waits for it here, and is told when it is another one.
+4. The first server that is linked is the one that is meant: another store's logs are other logs, and none of its
+   greetings is accepted, whatever an address leads to (M2).
 """
 
 import asyncio
@@ -15,8 +17,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
+from outlast.client.hold import Hold, let_go
 from outlast.client.transport import Connection, Lost, Transport
-from outlast.errors import ClientClosed, InputInvalid, OutlastError, Unanswered
+from outlast.errors import ClientClosed, InputInvalid, OutlastError, Refusal, Unanswered, WireError, WrongServer
+from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.commands import Adopt, Command, Gather, Open, Probe, Release
 from outlast.supervision.inputs import Input
@@ -29,8 +33,8 @@ MOST_MAIL: Final = 1024
 """Inputs that wait at most; beyond it they are taken in where they arise."""
 SETTLED: Final = 2.0
 """Seconds a link must have answered for before silence is a stream's own: what was held up arrives first."""
-CLOSE_WITHIN: Final = 6.0
-"""Seconds for letting go of a connection: an application of this process has five to hear of it."""
+GREETED_WITHIN: Final = 15.0
+"""Seconds for the answer to whether the link is still accepted: as long as establishing one may take."""
 LETTING_GO: Final = 0
 """Stands for no attempt, whose numbers begin at 1: letting go of a connection outlives what it belonged to."""
 UNASKED: Final = 0
@@ -42,6 +46,12 @@ ANSWERS: Final = frozenset(
     {Trouble.BUSY, Trouble.FOREIGN, Trouble.UNSPOKEN, Trouble.CREDENTIALS, Trouble.REVOKED, Trouble.VERSION}
 )
 """Troubles that somebody at the other end told."""
+
+ANOTHER: Final = (
+    "Another server answers at this address than the one that was meant: it has another store, so its runs and places "
+    "are others. Check where the address leads; to talk to this server, begin a new client."
+)
+"""What is said of a server that speaks for another store."""
 
 log = logging.getLogger("outlast.client")
 
@@ -71,8 +81,10 @@ class Supervisor:
         link: Link,
         *,
         jitter: Callable[[], float] = random.random,
+        store: str | None = None,
     ) -> None:
         self._transports = transports
+        self._store = store  # that of the server which is meant; of the first one that is linked, unless given
         self._link = link
         self._jitter = jitter
         self._loop = asyncio.get_running_loop()
@@ -80,7 +92,7 @@ class Supervisor:
         self._rung = asyncio.Event()
         self._changes: asyncio.Event | None = None
         self._errands: dict[int, set[asyncio.Task[None]]] = {}
-        self._connections: dict[int, Connection] = {}
+        self._hold = Hold()
         self._established: Established | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._heard_at = float("-inf")
@@ -159,30 +171,58 @@ class Supervisor:
 
         Then something on the way holds streams back. A server that is only busy does not answer either.
         """
-        if number in self._connections:
+        if self._hold.get(number) is not None:
             self._begin(number, self._convict(number, is_mute), "ask whether streams are held back")
 
     def check(self, number: int) -> None:
         """Let a link be asked whether it is there; what says that it is not replaces it at once (P4, P16)."""
-        if number in self._connections:
+        if self._hold.get(number) is not None:
             self._begin(number, self._probe(number, UNASKED), "probe")
 
     @contextmanager
     def asking(self, number: int, request: int) -> Generator[None, None, None]:
-        """Tell that a link was asked something, and whether there was an answer: a refusal is one, silence is none."""
+        """Tell that a link was asked something, and whether there was an answer: a refusal is one, silence is none.
+
+        A question that was withdrawn, or that our own side failed to ask, says nothing: then a probe asks instead.
+        """
         self.tell(inputs.Asked(link=number, request=request))
         answered = True
         try:
-            yield
+            with self._hold.using(number):
+                yield
         except Lost as lost:
             answered = lost.trouble in ANSWERS
             raise
-        except asyncio.CancelledError:
-            answered = False  # nobody's question any more; a probe finds out whether there would have been an answer
-            self.check(number)
+        except BaseException as error:
+            answered = isinstance(error, Refusal | WireError) and not isinstance(error, InputInvalid)
+            if not answered:
+                self.check(number)
             raise
         finally:
             self.tell((inputs.Answered if answered else inputs.Abandoned)(link=number, request=request))
+
+    def stranger(self, store: JSON) -> Lost | None:
+        """Return what is lost where a greeting names another store than that of the server which is meant (M2)."""
+        if not isinstance(store, str) or store == (self._store or store):
+            return None  # older servers name none
+        return Lost(Trouble.CONFIGURATION, error=WrongServer(ANOTHER))
+
+    async def judge(self, link: Established, lost: Lost) -> None:
+        """Find out whom credentials concern that one run's stream was refused for (N4).
+
+        Where the link itself is still accepted it raises that refusal. Otherwise the link fails, or says nothing.
+        """
+        try:
+            async with asyncio.timeout(GREETED_WITHIN):
+                await link.connection.greet()
+        except Lost as refused:
+            if refused.trouble in WAKES:
+                self.fail(link.number, refused)
+            return
+        except TimeoutError:
+            return
+        if lost.error is not None:
+            raise lost.error
 
     # ---- the owner --------------------------------------------------------------------------
 
@@ -195,12 +235,12 @@ class Supervisor:
                     self._take_in()
                     self._step(inputs.Tick())
                 self._end_errands()
+                self._hold.hurry()
         finally:
             self._link = step(self._link, inputs.Close(), now=self._loop.time(), jitter=0.0)[0]
             self._adopt(None)
             self.publish()
-            for connection in self._connections.values():
-                await _let_go(connection)
+            await self._hold.close()
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
@@ -228,11 +268,16 @@ class Supervisor:
     def _do(self, command: Command) -> None:
         match command:
             case Open(attempt=number, transport=place):
+                if self._link.current is not None:
+                    self._hold.hurry()
                 self._begin(number, self._attempt(number, self._transports[place]), "attempt")
             case Release(attempt=number):
                 self._release(number)
             case Adopt(attempt=number):
-                self._adopt(Established(number, self._connections[number]))
+                connection = self._hold.get(number)
+                assert connection is not None, "what is ready is held"
+                self._store = self._store or connection.hello.store
+                self._adopt(Established(number, connection))
             case Probe(link=number, probe=probe):
                 self._begin(number, self._probe(number, probe), "probe")
             case Gather(link=number):
@@ -257,9 +302,9 @@ class Supervisor:
     def _release(self, number: int) -> None:
         for errand in self._errands.pop(number, ()):
             errand.cancel()
-        connection = self._connections.pop(number, None)
-        if connection is not None:
-            self._begin(LETTING_GO, _let_go(connection), "let go")
+        parting = self._hold.leave(number)
+        if parting is not None:
+            self._begin(LETTING_GO, parting, "let go")
 
     def _end_errands(self) -> None:
         for number in [*self._errands]:
@@ -279,8 +324,15 @@ class Supervisor:
             log.warning("an attempt to connect failed unexpectedly (%s)", type(error).__name__)
             self._fail(number, Lost(Trouble.UNEXPECTED, error=error if isinstance(error, OutlastError) else None))
         else:
-            self._connections[number] = connection
-            self.tell(inputs.Ready(attempt=number, heartbeat=connection.hello.heartbeat))
+            self._meet(number, connection)
+
+    def _meet(self, number: int, connection: Connection) -> None:
+        if (stranger := self.stranger(connection.hello.store)) is not None:
+            self._fail(number, stranger)
+            self._begin(LETTING_GO, let_go(connection), "let go")
+            return
+        self._hold.take(number, connection)
+        self.tell(inputs.Ready(attempt=number, heartbeat=connection.hello.heartbeat))
 
     def _fail(self, number: int, lost: Lost) -> None:
         if lost.trouble in WAKES or lost.error is not None:
@@ -288,7 +340,7 @@ class Supervisor:
         self.tell(inputs.Failed(attempt=number, trouble=lost.trouble, pause=lost.pause))
 
     async def _probe(self, number: int, probe: int) -> None:
-        connection = self._connections.get(number)
+        connection = self._hold.get(number)
         if connection is None:
             return
         try:
@@ -301,8 +353,11 @@ class Supervisor:
             self.tell(inputs.ProbeAnswered(link=number, probe=probe))
 
     async def _convict(self, number: int, is_mute: Callable[[], bool]) -> None:
+        connection = self._hold.get(number)
+        if connection is None:
+            return
         try:
-            await self._connections[number].probe()  # without a deadline: it ends with the link
+            await connection.probe()  # without a deadline: it ends with the link
         except Exception:  # noqa: BLE001 - whatever it is, it is no answer: nothing is proven
             return
         self.tell(inputs.Heard(link=number))
@@ -311,18 +366,9 @@ class Supervisor:
             self.tell(inputs.Lost(link=number, trouble=Trouble.FOREIGN))
 
     async def _gather(self, number: int) -> None:
-        connection = self._connections.get(number)
+        connection = self._hold.get(number)
         if connection is not None:
             await connection.look(
                 lambda grade: self.tell(inputs.Witnessed(link=number, grade=grade)),
                 lambda: self.tell(inputs.Denied(link=number)),
             )
-
-
-async def _let_go(connection: Connection) -> None:
-    """Close a connection, whatever becomes of that: it is of no use any more."""
-    try:
-        async with asyncio.timeout(CLOSE_WITHIN):
-            await connection.close()
-    except Exception as error:  # noqa: BLE001 - a host's own client may raise anything
-        log.warning("a connection could not be closed (%s)", type(error).__name__)

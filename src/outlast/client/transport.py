@@ -32,13 +32,15 @@ class Lost(Exception):
 class Hello:
     """Who answers: `boot_id` names one life of one process; `heartbeat` is in seconds, `beacon` a port of its host.
 
-    `peer` is the address from which it was asked, as it sees that: our own, where nothing stands between.
+    `peer` is the address from which it was asked, as it sees that: our own, where nothing stands between. `store` names
+    the store it speaks for, whose runs are the same from every node on it; older servers tell none.
     """
 
     boot_id: str
     heartbeat: float | None = None
     beacon: int | None = None
     peer: str | None = None
+    store: str | None = None
 
 
 class Stream(Protocol):
@@ -79,6 +81,10 @@ class Connection(Protocol):
     @property
     def hello(self) -> Hello:
         """Who answers."""
+        ...
+
+    async def greet(self) -> None:
+        """Ask who is there, and whether we may come in. Raises `Lost`."""
         ...
 
     async def probe(self) -> None:

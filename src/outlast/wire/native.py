@@ -10,6 +10,7 @@ Rules:
 import base64
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -152,6 +153,13 @@ def stored_in(frame: bytes, *, epoch: int, time: float) -> StoredEvent:
     stored = stored_from_frame(message)
     assert stored is not None, "a frame of a stored event"
     return replace(stored, epoch=epoch, time=time)
+
+
+def place_of(head: JSON) -> Cursor:
+    """Return the place that a control frame tells as its head; the start of the log where it tells none."""
+    with suppress(CursorInvalid):
+        return Cursor.parse(head if isinstance(head, str) else "")
+    return Cursor(0, None)
 
 
 def greeting(*, boot_id: str, heartbeat: float, store: str | None = None, beacon: int | None = None) -> dict[str, JSON]:
