@@ -44,8 +44,9 @@ class Counted(Keep):
         places = list(moved)
         if self.failure is not None:
             raise self.failure
-        if self.gate is not None:
-            await self.gate.wait()
+        gate, self.gate = self.gate, None  # the next write finds it open
+        if gate is not None:
+            await gate.wait()
         self.moves.append([place.cursor.seq for place in places])
         await super().move(server, places)
 
@@ -205,6 +206,8 @@ async def test_a_run_is_over_once_nobody_is_behind(keep: Counted, first: str) ->
         await heir.end()
         found = await keep.place(HERE, view)
         assert (found and found.cursor.seq, found and found.over) == (9, True)
+        await (await begin(places)).end()  # who looks again, and finds nothing more
+        assert await keep.place(HERE, view) == found
 
 
 async def test_two_that_begin_at_once_share_a_view(keep: Counted) -> None:
@@ -373,13 +376,13 @@ async def test_a_reader_leaves_although_its_place_cannot_be_written_and_the_next
 async def test_a_slow_write_never_overtakes_a_later_one(keep: Counted) -> None:
     async with running(keep) as places:
         mark = await begin(places)
-        keep.gate = asyncio.Event()
+        keep.gate = gate = asyncio.Event()
         mark.take(event(1))
         await asyncio.sleep(1)
         mark.take(event(2))
         leaving = asyncio.create_task(mark.end())
         await asyncio.sleep(1)
-        keep.gate.set()
+        gate.set()
         await leaving
         assert keep.moves == [[1], [2]]
         assert await kept(keep) == 2

@@ -88,8 +88,6 @@ class Outbox:
         then it may be kept all the same, and asking again is harmless. Source: R11.
         """
         run = id or secrets.token_hex(8)
-        if not is_id(run):
-            raise InputInvalid(f"{ID_FORM}.")
         said: dict[str, JSON] = {"worker": worker, "input": input, "id": run, "thread": thread}
         if metadata is not None:
             said["metadata"] = dict(metadata)
@@ -97,7 +95,6 @@ class Outbox:
 
     async def stop(self, run: str, *, reason: str | None = None, owner: str | None = None) -> Send:
         """Let a run be stopped, behind all that is to be sent before, and return the send. Raises as `start`."""
-        http.path_of(run)
         return await self._add(Kind.STOP, run, owner, {"reason": reason})
 
     async def sends(self) -> Sequence[Send]:
@@ -154,6 +151,8 @@ class Outbox:
     async def _add(self, kind: Kind, run: str, owner: str | None, said: JSON) -> Send:
         if self._supervisor.record.phase is Phase.CLOSED:
             raise ClientClosed("This client is closed.")
+        if not is_id(run):
+            raise InputInvalid(f"{ID_FORM}.")
         new = NewSend(kind=kind, run=run, owner=owner, content=encode_json(said))
         send = await self._keeper.add(self._server, new)
         self._queued.set()

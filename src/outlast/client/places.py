@@ -38,11 +38,11 @@ log = logging.getLogger("outlast.client")
 class Mark:
     """How far one reader is, from `cursor` on; without a view nobody else wants to know."""
 
-    def __init__(self, places: "Places", view: "_View | None", cursor: Cursor) -> None:
+    def __init__(self, places: "Places", view: "_View | None", cursor: Cursor, *, over: bool = False) -> None:
         self._places = places
         self._view = view
         self.cursor = cursor
-        self.over = False
+        self.over = over
 
     def take(self, received: Received) -> None:
         """Move behind what the reader has taken."""
@@ -116,10 +116,11 @@ class Places:
         if key not in self._views:
             new = _View(key)
             kept = await self._keeper.place(self._server, new.at(START))
-            new.left = Mark(self, None, START if kept is None else kept.cursor)
+            kept = kept or new.at(START)
+            new.left = Mark(self, None, kept.cursor, over=kept.over)
             self._views.setdefault(key, new)  # another may have begun meanwhile
         view = self._views[key]
-        mark = Mark(self, view, view.lowest.cursor)
+        mark = Mark(self, view, view.lowest.cursor, over=view.lowest.over)
         view.marks.add(mark)
         view.left = None
         return mark
@@ -133,8 +134,7 @@ class Places:
     async def leave(self, view: _View, mark: Mark) -> None:
         """Let a mark go, and write what is kept of its view."""
         view.marks.discard(mark)
-        is_last = not view.marks and view.left is None
-        if is_last or (not mark.over and (view.left is None or mark.cursor.seq < view.left.cursor.seq)):
+        if view.left is None or mark.cursor.seq < view.left.cursor.seq:
             view.left = mark
         self._moved.add(view)
         await self._write_or_tell()
