@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outlast import Event, InputInvalid, Outlast, ReceivedEvent, ReceivedGap, RunNotFound, WireError, connect, follow
 from outlast.client.received import Received
+from outlast.server.access import Access
+from outlast.server.identity import Identity
 from outlast.server.session.sessions import Sessions
 from outlast.supervision.phase import Phase
 from outlast.testing.network import Cut, Fault
@@ -180,6 +183,37 @@ async def test_the_record_shows_how_a_run_recovers(way: str) -> None:
     assert record.recovering is not None
     assert record.recovering["takeover"] == 1
     assert record.budget is not None
+
+
+@pytest.mark.virtual
+@pytest.mark.behaviour("N3")
+@EVERY_WAY
+async def test_credentials_that_run_out_and_are_renewed_cost_no_link_and_no_event(way: str) -> None:
+    clock = asyncio.get_running_loop().time
+
+    def token() -> int:
+        return int(clock() // 50)
+
+    async def authenticate(connection: HTTPConnection) -> Identity | None:
+        said = int(connection.headers["x-token"])
+        tokens.add(said)
+        return Identity(owner="ann", expires_at=said * 50 + 60.0) if said >= token() else None
+
+    tokens: set[int] = set()
+    asking = Access(report=lambda _fact: None, authenticate=authenticate, clock=clock)
+    async with staged() as stage, served_site(stage, access=asking, sessions=Sessions()) as here:
+        run = await stage.active("r1", owner="ann")
+        headers = {"headers": lambda: {"x-token": str(token())}, "jitter": lambda: 0.5}
+        async with reached(way, here.app) as there, connect(there, transports=[way], **headers) as client:
+            reading = asyncio.create_task(collect(client.follow("r1")))
+            for number in range(120):
+                await stage.say(run, str(number))
+                await asyncio.sleep(5)
+            assert client.state.record.link.generation == 1
+            await stage.settle(run)
+            received = events(await reading)
+    assert [event.data for _, event in received][:-1] == [str(number) for number in range(120)]
+    assert len(tokens) > 5
 
 
 @pytest.mark.virtual

@@ -331,6 +331,21 @@ async def test_where_nobody_is_no_connection_comes_about() -> None:
     assert lost.value.trouble is Trouble.UNREACHABLE
 
 
+async def test_a_proxy_of_the_environment_is_asked_for_servers_elsewhere_and_not_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with ScriptedPeer([Answer(status=403)]) as proxy, SessionPeer(greet) as peer:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with pytest.raises(Lost) as lost:
+            await HTTPTransport(["http://agents.invalid"], Credentials(None), make=Clients(others=True)).connect(1)
+        assert lost.value.trouble is Trouble.FOREIGN
+        assert [(asked.method, asked.path) for asked in proxy.asked] == [("CONNECT", "agents.invalid:80")]
+        connection = await HTTPTransport([peer.url], Credentials(None), make=Clients(others=True)).connect(1)
+        await connection.close()
+        assert len(proxy.asked) == 1
+
+
 async def test_a_certificate_is_trusted_as_it_is_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
