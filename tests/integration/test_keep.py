@@ -11,6 +11,7 @@ import pytest
 
 from outlast import Cursor, Keep, Send
 from outlast.place import Place
+from tests.disk import behind
 from tests.integration.programs import House, Program, free_port, house, program
 from tests.integration.readers import start
 
@@ -140,6 +141,8 @@ async def test_an_outbox_that_is_killed_at_every_moment_starts_each_run_once(ser
         assert sender.said.split() == ["kept", *(word for name in names for word in (name, "accepted"))]
     found = await runs(server)
     assert found.keys() == set(names)
+    with behind(tmp_path / "client.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
 @pytest.mark.behaviour("R11")
