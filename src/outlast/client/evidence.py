@@ -15,13 +15,14 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Final, Protocol, TypeAlias, cast
 
 import httpx2
 
 from outlast.client import kernel
 from outlast.client.credentials import Credentials, Headers
+from outlast.client.discretion import discreet
 from outlast.client.transport import Hello
 from outlast.log.event import JSON
 from outlast.supervision.phase import Grade
@@ -145,14 +146,17 @@ async def _ask_kernel(client: httpx2.AsyncClient, place: str, tell: Tell) -> boo
 
 async def _let(asking: Awaitable[object]) -> None:
     """Let a witness be silent, or talk nonsense."""
-    with suppress(*NOTHING):
+    with suppress(*NOTHING), discreet():
         await asking
 
 
 async def _answer(client: httpx2.AsyncClient, url: httpx2.URL, headers: Headers) -> Mapping[str, JSON]:
     """Return the JSON object that is answered. Raises what is in `NOTHING`."""
     plain = {**headers, "accept-encoding": "identity"}  # so that few bytes cannot become many
-    async with client.stream("GET", url, headers=plain, timeout=WITHIN, follow_redirects=False) as response:
+    request = client.build_request("GET", url, headers=plain, timeout=WITHIN)
+    with discreet():
+        response = await client.send(request, stream=True, follow_redirects=False)
+    async with aclosing(response):
         body = b""
         async for chunk in response.aiter_raw():
             body += chunk

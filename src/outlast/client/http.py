@@ -16,6 +16,7 @@ import httpx2
 
 from outlast.client import answers, kernel
 from outlast.client.credentials import Credentials
+from outlast.client.discretion import discreet
 from outlast.client.evidence import Evidence
 from outlast.client.stream import SSEStream
 from outlast.client.transport import Hello, Lost, Stream
@@ -191,7 +192,8 @@ class HTTPConnection:
         request = self._client.build_request(
             method, self.place + path, content=content, headers={**headers, **ours}, timeout=None
         )  # without a deadline: the machine has it, or whoever asks
-        response = await self._client.send(request, stream=True, follow_redirects=False)
+        with discreet():
+            response = await self._client.send(request, stream=True, follow_redirects=False)
         self._own = kernel.own_address(response)
         return response
 

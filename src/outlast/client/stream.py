@@ -14,6 +14,7 @@ import httpx2
 
 from outlast.client import answers
 from outlast.client.credentials import Credentials
+from outlast.client.discretion import discreet
 from outlast.client.transport import Lost
 from outlast.log.cursor import Cursor
 from outlast.log.event import JSON_TYPE
@@ -69,7 +70,8 @@ class HTTPStream:
                 headers={**headers, "accept": JSON_TYPE},
                 timeout=SNAPSHOT_STALLS,
             )
-            return await self._client.send(request, stream=True, follow_redirects=False)
+            with discreet():
+                return await self._client.send(request, stream=True, follow_redirects=False)
 
         with answers.told():
             answer = await self._credentials.send(ask)
@@ -112,7 +114,8 @@ class HTTPStream:
             request = self._client.build_request(
                 "GET", f"{self._address}/events", params=params, headers={**headers, **always, **ours}, timeout=None
             )
-            return await self._client.send(request, stream=True, follow_redirects=False)
+            with discreet():
+                return await self._client.send(request, stream=True, follow_redirects=False)
 
         self._response = await self._credentials.send(ask)
 
