@@ -6,7 +6,9 @@ import httpx2
 import pytest
 
 from outlast.client.credentials import Credentials, Headers
+from outlast.client.http import direct
 from outlast.errors import InputInvalid
+from outlast.testing.peer import Answer, ScriptedPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -92,11 +94,15 @@ async def test_a_refused_answer_is_asked_for_once_more_with_what_the_provider_sa
     assert sent == ["fixed"]
 
 
-async def test_headers_that_cannot_be_sent_are_the_callers_mistake() -> None:
-    async def ask(_headers: Headers) -> httpx2.Response:
-        raise httpx2.LocalProtocolError("as scripted")
+@pytest.mark.parametrize("value", ["\u2603", "a\nb", "a\0b"], ids=["cannot be encoded", "a line break", "a zero"])
+async def test_headers_that_cannot_be_sent_are_the_callers_mistake(value: str) -> None:
+    async with ScriptedPeer([Answer()]) as peer, direct() as client:
 
-    credentials = Credentials(lambda: {"authorization": "\n"})
-    with pytest.raises(InputInvalid, match="headers"):
-        await credentials.send(ask)
-    assert credentials.newest == {}, "what was never sent is not at hand for others"
+        async def ask(headers: Headers) -> httpx2.Response:
+            return await client.send(client.build_request("GET", peer.url, headers=headers))
+
+        credentials = Credentials(lambda: {"authorization": value})
+        with pytest.raises(InputInvalid, match="headers"):
+            await credentials.send(ask)
+        assert credentials.newest == {}, "what was never sent is not at hand for others"
+        assert peer.asked == []

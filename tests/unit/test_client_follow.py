@@ -775,7 +775,12 @@ async def test_bytes_that_are_not_of_the_wire_end_the_follow_typed(lie: bytes) -
 
 
 @pytest.mark.behaviour("R6")
-async def test_one_dead_stream_beside_another_that_flows_is_opened_anew_alone_after_two_heartbeats() -> None:
+@pytest.mark.parametrize(
+    ("told", "seconds"), [(BEAT, 2 * BEAT), (3.0, 6.0), (0.1, 2.2), (0.099, 2 * BEAT), (120.001, 2 * BEAT)]
+)
+async def test_one_dead_stream_beside_another_that_flows_is_opened_anew_alone_after_two_heartbeats(
+    told: float, seconds: float
+) -> None:
     class Two(Peer):
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             if "/runs/flows/" in scope["path"]:
@@ -784,11 +789,12 @@ async def test_one_dead_stream_beside_another_that_flows_is_opened_anew_alone_af
                 return
             await super().__call__(scope, receive, send)
 
-    peer = Two(stream(HELLO, *frames(1, 3), then="hang"), stream(HELLO, *frames(4), then="hang"))
+    hello = sse.HELLO_COMMENT + control("hello", heartbeat=told)
+    peer = Two(stream(hello, *frames(1, 3), then="hang"), stream(HELLO, *frames(4), then="hang"))
     async with peer.connect() as client:
         both = await asyncio.gather(seqs(client.follow("r")), seqs(client.follow("flows")))
         assert both == [ALL, ALL]
-        assert peer.gaps == [2 * BEAT]
+        assert peer.gaps == [pytest.approx(seconds)]
         assert (len(peer.greeted), client.state.record.link.generation) == (1, 1)
 
 

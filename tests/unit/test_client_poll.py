@@ -104,6 +104,19 @@ async def test_the_status_is_told_as_a_heartbeat_whose_head_is_no_further_than_t
     assert peer.asked[2].path.endswith("&wait=8")
 
 
+@pytest.mark.virtual
+async def test_a_server_that_does_not_wait_for_news_is_not_pressed() -> None:
+    document = Answer(headers=JSON_, body=[b"{}"])
+    async with asking(page(last(1)), document, page(last(1))) as (stream, peer):
+        loop = asyncio.get_running_loop()
+        await stream.open(Cursor(1, None))
+        await take(stream, 3)
+        began = loop.time()
+        await take(stream, 5)
+        assert loop.time() - began == 4.0
+        assert len([asked for asked in peer.asked if "wait=" in asked.path]) == 5
+
+
 async def test_a_closing_node_is_told_as_the_word_to_go() -> None:
     closing = problem(503, "draining", **{"retry-after": "5"})
     async with asking(page(event(1), last(1, up_to_date=False)), closing) as (stream, _):

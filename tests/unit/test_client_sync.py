@@ -1,8 +1,11 @@
 """The client without asyncio: the same answers and errors, from a loop of its own that ends with it."""
 
+import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,7 +14,7 @@ from outlast.client.received import ReceivedEvent
 from outlast.errors import ClientClosed, InputInvalid, RunNotFound
 from outlast.log.event import Event
 from outlast.supervision.phase import Phase
-from tests.peer import Peer, served
+from tests.peer import Answer, Peer, served
 
 LOG = b"".join(
     b"event: %b\nid: %d\ndata: %b\n\n" % (each.type.encode(), seq, each.payload)
@@ -98,3 +101,95 @@ def test_a_client_that_has_ended_says_so() -> None:
             assert client.record.link.phase is not Phase.CLOSED
         with pytest.raises(ClientClosed):
             client.status("r1")
+
+
+# ---- broken off ---------------------------------------------------------------------------------
+
+
+class Silent(Peer):
+    """A server that answers nothing but who it is until it is `free`."""
+
+    def __init__(self) -> None:
+        super().__init__((200, {"id": "r1", "status": "completed"}))
+        self.reached, self.free = threading.Event(), threading.Event()
+
+    def answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        answer = super().answer(method, path, body, headers)
+        if path.endswith("/session") or self.free.is_set():
+            return answer
+        self.reached.set()
+        assert self.free.wait(timeout=30.0)
+        return None
+
+
+@contextmanager
+def aside(do: Callable[[], None]) -> Iterator[None]:
+    """Do something in another thread meanwhile."""
+    thread = threading.Thread(target=do)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+@contextmanager
+def interrupted(reached: threading.Event, *, then: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Press Ctrl-C when something is reached; it raises where the test waits then."""
+
+    def press() -> None:
+        assert reached.wait(timeout=30.0)
+        signal.pthread_kill(cast("int", threading.main_thread().ident), signal.SIGINT)
+        then()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with aside(press), pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_follow_that_is_broken_off_is_over_and_the_client_goes_on() -> None:
+    with served(Silent()) as peer, connect_sync(peer.url) as client:
+        assert isinstance(peer, Silent)
+        with interrupted(peer.reached):
+            next(iter(client.follow("r1")))
+        assert client.record.runs == {}
+        peer.free.set()
+        assert client.status("r1")["status"] == "completed"
+
+
+def test_a_block_that_is_broken_off_while_it_begins_leaves_no_thread(tmp_path: Path) -> None:
+    class Slow(Keep):
+        reached, free = threading.Event(), threading.Event()
+
+        async def open(self) -> None:
+            self.reached.set()
+            assert self.free.wait(timeout=30.0)
+            await super().open()
+
+    keep = Slow(tmp_path / "client.db")
+    with interrupted(keep.reached, then=keep.free.set), connect_sync("http://127.0.0.1:1", keep=keep):
+        pass
+    assert of_ours() == []
+
+
+def test_a_call_that_waits_when_the_client_ends_is_told_so() -> None:
+    told: list[type[BaseException]] = []
+    with served(Silent()) as peer:
+        assert isinstance(peer, Silent)
+        with connect_sync(peer.url) as client:
+
+            def call() -> None:
+                try:
+                    next(iter(client.follow("r1")))
+                except BaseException as error:  # noqa: BLE001 - which one it is is what is asked
+                    told.append(type(error))
+
+            waiting = threading.Thread(target=call)
+            waiting.start()
+            assert peer.reached.wait(timeout=30.0)
+        waiting.join()
+        peer.free.set()
+    assert told == [ClientClosed]

@@ -3,13 +3,14 @@
 Rules:
 1. Nothing is decided here. Each call is handed to the client's loop, and its answer or its error is handed back.
 2. A call that is broken off, as by Ctrl-C, is broken off over there too.
+3. A call that the client's end overtakes, on whichever side of it, raises `ClientClosed`: none waits for ever.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from outlast.client.client import Client
@@ -26,8 +27,7 @@ from outlast.send import Send
 from outlast.supervision.phase import Wakeup
 from outlast.supervision.profile import STANDARD, Profile
 
-UNWINDING: Final = 100
-"""Turns of the loop that a call which was broken off may take to unwind: many more than it has waits in it."""
+CLOSED: Final = "This client is closed."
 
 T = TypeVar("T")
 
@@ -35,9 +35,10 @@ T = TypeVar("T")
 class SyncClient:
     """One server, for as long as `connect_sync` lasts; its methods are those of `Client`, from any thread."""
 
-    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: Client, aside: "_Aside") -> None:
         self._client = client
-        self.loop = loop
+        self._wait = aside.wait
+        self._aside = aside
 
     def start(
         self,
@@ -80,7 +81,7 @@ class SyncClient:
             while (received := self._wait(following_on())) is not None:
                 yield received
         finally:
-            if not self.loop.is_closed():  # or the client has ended it
+            with suppress(ClientClosed):  # its end has ended it too
                 self._wait(_end(following))
 
     @property
@@ -103,18 +104,15 @@ class SyncClient:
     @property
     def outbox(self) -> "SyncOutbox":
         """What is sent for certain; see `Client.outbox`."""
-        return SyncOutbox(self._client.outbox, self.loop)
-
-    def _wait(self, call: Coroutine[Any, Any, T]) -> T:
-        return _wait(call, self.loop)
+        return SyncOutbox(self._client.outbox, self._aside)
 
 
 class SyncOutbox:
     """What is sent for certain, without asyncio; its methods are those of `Outbox`, from any thread."""
 
-    def __init__(self, outbox: Outbox, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, outbox: Outbox, aside: "_Aside") -> None:
         self._outbox = outbox
-        self._loop = loop
+        self._wait = aside.wait
 
     def start(
         self,
@@ -128,23 +126,23 @@ class SyncOutbox:
     ) -> Send:
         """Let a run be started, and return its send; see `Outbox.start`."""
         start = self._outbox.start(worker, input, id=id, thread=thread, metadata=metadata, owner=owner)
-        return _wait(start, self._loop)
+        return self._wait(start)
 
     def stop(self, run: str, *, reason: str | None = None, owner: str | None = None) -> Send:
         """Let a run be stopped, and return the send; see `Outbox.stop`."""
-        return _wait(self._outbox.stop(run, reason=reason, owner=owner), self._loop)
+        return self._wait(self._outbox.stop(run, reason=reason, owner=owner))
 
     def sends(self) -> Sequence[Send]:
         """Return what is kept, in order; see `Outbox.sends`."""
-        return _wait(self._outbox.sends(), self._loop)
+        return self._wait(self._outbox.sends())
 
     def settled(self, send: Send) -> Send:
         """Wait until there is an answer, and return the send as it is then; see `Outbox.settled`."""
-        return _wait(self._outbox.settled(send), self._loop)
+        return self._wait(self._outbox.settled(send))
 
     def forget(self, send: Send) -> bool:
         """Take note of an answer, or take back what was never sent; see `Outbox.forget`."""
-        return _wait(self._outbox.forget(send), self._loop)
+        return self._wait(self._outbox.forget(send))
 
 
 @contextmanager
@@ -159,51 +157,69 @@ def connect_sync(
 
     `url`, `headers`, `profile` and `keep` are as in `connect`, and so are the errors.
     """
-    begun: Future[SyncClient] = Future()
+    aside = _Aside()
+    begun: Future[Client] = Future()
     ending = asyncio.Event()
 
     async def live() -> None:
-        async with connect(url, headers=headers, profile=profile, keep=keep) as client:
-            begun.set_result(SyncClient(client, asyncio.get_running_loop()))
-            await ending.wait()  # without a deadline: the block lasts as long as it likes
+        try:
+            async with connect(url, headers=headers, profile=profile, keep=keep) as client:
+                begun.set_result(client)
+                await ending.wait()  # without a deadline: the block lasts as long as it likes
+        finally:
+            await aside.end()
 
     def run() -> None:
         try:
-            asyncio.run(live())
+            with asyncio.Runner(loop_factory=lambda: aside.loop) as runner:
+                runner.run(live())
         except Exception as error:
             if begun.done():
                 raise
             begun.set_exception(error)
 
     thread = threading.Thread(target=run, name="outlast client")
-    thread.start()
-    client = begun.result()  # at once: the link itself is not waited for
     try:
-        yield client
+        thread.start()
+        yield SyncClient(begun.result(), aside)  # at once: the link itself is not waited for
     finally:
-        client.loop.call_soon_threadsafe(ending.set)
-        thread.join()  # it ends at once: nothing of a client resists
+        with suppress(RuntimeError):  # its loop is closed already
+            aside.loop.call_soon_threadsafe(ending.set)
+        if thread.is_alive():
+            thread.join()  # it ends at once: nothing of a client resists
 
 
-def _wait(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Return what a call returns, on the client's loop, or raise what it raises."""
-    if loop.is_closed():
-        call.close()
-        raise ClientClosed("This client is closed.")
-    answer = asyncio.run_coroutine_threadsafe(call, loop)
-    try:
-        return answer.result()  # without a deadline of its own: the call has one, or none by intent
-    except BaseException:
-        answer.cancel()
-        raise
+class _Aside:
+    """A loop that turns in another thread, and takes calls until its end."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        """Return what a call returns, on the loop, or raise what it raises; `ClientClosed` where the end came first."""
+        with self._lock:
+            if self._is_over:
+                call.close()
+                raise ClientClosed(CLOSED)
+            answer = asyncio.run_coroutine_threadsafe(call, self.loop)
+        try:
+            return answer.result()  # without a deadline of its own: the call has one, or none by intent
+        except CancelledError:
+            raise ClientClosed(CLOSED) from None
+        except BaseException:
+            answer.cancel()
+            raise
+
+    async def end(self) -> None:
+        """Take no more calls; those that were taken begin, and so the loop's end cancels them."""
+        with self._lock:
+            self._is_over = True
+        await asyncio.sleep(0)
 
 
 async def _end(following: AsyncGenerator[Received, None]) -> None:
-    """Close a follow; what was broken off in it unwinds within a few turns of the loop."""
-    for _ in range(UNWINDING):
-        try:
-            await following.aclose()
-        except RuntimeError:  # it is still running
-            await asyncio.sleep(0)
-        else:
-            return
+    """Close a follow."""
+    with suppress(RuntimeError):  # it is still running: a call that was broken off in it ends it just now
+        await following.aclose()
