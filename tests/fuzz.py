@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from outlast.supervision import inputs
 from outlast.supervision.commands import Adopt, Command, Open, Release
 from outlast.supervision.inputs import Input, Tick, Woken
-from outlast.supervision.link import Link, Stage
+from outlast.supervision.link import Link, Stage, current_of
 from outlast.supervision.phase import SENDING, WAKES, Grade, Phase, Trouble, Wakeup
 from outlast.supervision.profile import PROFILES, STANDARD
 from outlast.supervision.record import record
@@ -98,8 +98,8 @@ class Course:
             return Woken(wakeup=chance.choice(WAKEUPS), seconds=chance.choice(SECONDS))
         if pick < 0.13:
             return inputs.WentOffline() if link.online else Woken(wakeup=Wakeup.ONLINE)
-        if pick < 0.15:
-            return inputs.Close()
+        if pick < 0.132:
+            return inputs.Close()  # seldom: a course ends with it
         if link.candidate is not None and pick < 0.5:
             return self.outcome(link.candidate.id)
         if link.current is not None:
@@ -203,8 +203,8 @@ class Course:
         if was is Phase.BLOCKED and commands:
             assert isinstance(input, Woken | inputs.Close), "a block is ended by a wakeup"
             if isinstance(input, Woken):
-                assert before.block is not None, "it was blocked by something"
-                assert input.wakeup in {Wakeup.USER, *WAKES[before.block]}, "and by one that its reason lists"
+                reason = before.block or Trouble.BUSY
+                assert input.wakeup in {Wakeup.USER, *WAKES.get(reason, ())}, "and by one that its reason lists"
         if self.steps % SHOWN_EVERY:
             return
         shown = record(self.link)
@@ -234,9 +234,9 @@ def check_time(link: Link, now: float) -> None:
     if link.phase not in {Phase.IDLE, Phase.OFFLINE, Phase.BLOCKED, Phase.CLOSED}:
         assert deadline is not None, "what is wanted goes on by itself"
     if link.phase is Phase.BUSY:
-        assert link.current is not None, "a busy server has a link"
-        assert link.current.busy_since is not None, "and its budget runs"
-        over = min(link.current.evidence_until(link.profile), link.current.busy_since + link.profile.busy_budget)
+        current = current_of(link)
+        assert current.busy_since is not None, "its budget runs"
+        over = min(current.evidence_until(link.profile), current.busy_since + link.profile.busy_budget)
         over = max(over, link.grace or 0.0)
         assert now < over or (deadline is not None and deadline <= now), "busy has an end"
 

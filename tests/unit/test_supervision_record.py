@@ -51,6 +51,7 @@ def test_every_phase_has_its_sentence() -> None:
     machine.tell(Failed(attempt=1, trouble=Trouble.UNREACHABLE))
     machine.wait(1.0)
     assert said(machine) == "lost, retrying in 2 s"
+    assert sentence(record(machine.link), now=4.0) == "lost, retrying in 0 s"
     machine.wait(3.0)
     assert said(machine) == "connecting, attempt 2"
     machine.tell(Ready(attempt=2))

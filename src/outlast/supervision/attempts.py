@@ -93,7 +93,7 @@ def move(link: Link, drained: Drained, at: Moment) -> Outcome:
     spread = advice(drained.spread)
     ladder = changed(link.ladder, spread=spread, spread_until=at.now + spread)
     moving = changed(link, ladder=ladder, must_move=True, trouble=Trouble.DRAINING, lost_at=at.now)
-    if not link.is_reachable or link.candidate is not None or (link.must_move and link.retry_at is not None):
+    if not link.is_reachable or link.candidate is not None or link.must_move:
         return moving, ()
     return changed(moving, retry_at=max(at.now + at.jitter * spread, ladder.floor)), ()
 

@@ -251,11 +251,13 @@ class Link:
             found.append((self.candidate.until, Due.ESTABLISHMENT))
         if self.retry_at is not None:
             found.append((self.retry_at, Due.RETRY))
-        if self.path_changed and self.replaced_at is not None:
+        if self.path_changed:
+            assert self.replaced_at is not None, "it was replaced for another path just before"
             found.append((self.replaced_at + REPLACING_EVERY, Due.PATH))
         current = self.current
         if current is not None:
-            if current.busy_since is not None and current.gathered_at is not None:
+            if current.busy_since is not None:
+                assert current.gathered_at is not None, "what speaks for a busy server was looked for"
                 found.append((current.gathered_at + self.profile.renew_evidence, Due.EVIDENCE))
             if current.witness is not None:
                 found.append((current.evidence_until(self.profile), Due.FADED))

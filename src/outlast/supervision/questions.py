@@ -54,7 +54,7 @@ def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
         return _settled(link, changed(current, progressed=True, service=service)), ()
     if before.suspicion is not None and before.suspicion.stage is not Stage.DOOMED:
         current = changed(current, service=_open(current.service, before.suspicion.asked_at, at))
-    if current.busy_since is not None and current.service.doubted:
+    if current.busy_since is not None:
         current = changed(current, witness=Witness(grade=Grade.FRAMES, at=at.now))
     return _settled(link, current), ()
 
@@ -78,7 +78,7 @@ def ask(link: Link, asked: Asked, at: Moment) -> Outcome:
     """Remember the open question."""
     current = current_of(link)
     already = current.service.asked
-    if len(already) >= MOST_ASKED or any(number == asked.request for number, _ in already):
+    if len(already) >= MOST_ASKED:
         return link, ()
     service = changed(current.service, asked=(*already, (asked.request, at.now)))
     return changed(link, current=changed(current, service=service)), ()

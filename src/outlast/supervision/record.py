@@ -67,9 +67,11 @@ def sentence(record: LinkRecord, *, now: float) -> str:
     """Return how the record is told to a person. Source: M6."""
     match record.phase:
         case Phase.SLOW:
-            return f"slow, last heard {now - (record.last_heard or record.since):.0f} s ago"
+            assert record.last_heard is not None, "there is a link"
+            return f"slow, last heard {now - record.last_heard:.0f} s ago"
         case Phase.BACKOFF:
-            return f"lost, retrying in {max(0, (record.retry_at or now) - now):.0f} s"
+            assert record.retry_at is not None, "the next attempt has its time"
+            return f"lost, retrying in {max(0, record.retry_at - now):.0f} s"
         case Phase.CONNECTING:
             return "connecting" if record.attempt == 1 else f"connecting, attempt {record.attempt}"
         case Phase.BLOCKED:

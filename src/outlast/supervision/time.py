@@ -19,7 +19,8 @@ from outlast.supervision.profile import GRACE, LATE
 def tick(link: Link, _tick: Tick, at: Moment) -> Outcome:
     """Do what has come due; much too late is our own stall, and what has come in meanwhile is read first."""
     told_at = link.deadline
-    if told_at is None or at.now < told_at:
+    assert told_at is not None, "what is wanted goes on by itself"
+    if at.now < told_at:
         return link, ()
     if at.now - told_at > LATE:
         return changed(link, grace=at.now + GRACE), ()
