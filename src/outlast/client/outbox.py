@@ -20,6 +20,7 @@ from typing import Final
 
 from outlast.client import http
 from outlast.client.keeper import Keeper
+from outlast.client.pages import Pages
 from outlast.client.supervisor import Established, Supervisor
 from outlast.client.transport import Lost
 from outlast.errors import ClientClosed, InputInvalid, Refusal, WireError, code_of
@@ -36,8 +37,6 @@ LOOK_EVERY: Final = 1.0
 """Seconds between two looks at what another process does: whether it still sends, and what it has been answered."""
 RETRY_EVERY: Final = 5.0
 """Seconds before the keeper is asked again after it failed."""
-MOST_STRANGE: Final = 8
-"""Refusals in a row, not in the words of this version, that are taken for a proxy's: a minute or so of a deploy."""
 
 log = logging.getLogger("outlast.client")
 
@@ -63,7 +62,7 @@ class Outbox:
         self._jitter = jitter
         self._ladder = Ladder()
         self._loop = asyncio.get_running_loop()
-        self._strange = 0
+        self._pages = Pages()
         self._told: str | None = None  # why sends wait: in the log once, and again when it is another reason
         self._queued = asyncio.Event()
         self._moved = asyncio.Event()
@@ -191,33 +190,45 @@ class Outbox:
         """Send it once; False when that brought no answer."""
         if not await self._keeper.mark_sent(send):
             return True  # it has been answered elsewhere
+        code: str | None = None
         try:
-            refusal = await self._ask(send, link)
-        except (TimeoutError, Lost, WireError) as error:
-            pause = error.pause if isinstance(error, Lost) else 0.0
-            self._ladder = self._ladder.after(pause, now=self._loop.time())
-            if isinstance(error, Lost) and error.error is not None:
-                self._tell(error.error.code)  # somebody has to do something, such as to sign in
+            await self._ask(send, link)
+        except Refusal as refusal:
+            code = refusal.code
+        except Lost as lost:
+            self._lose(lost)
             return False
-        await self._keeper.settle(self._server, send, code=None if refusal is None else refusal.code)
-        self._ladder, self._strange, self._told = Ladder(), 0, None
+        await self._keeper.settle(self._server, send, code=code)
+        self._ladder, self._pages, self._told = Ladder(), Pages(), None
         answered, self._answered = self._answered, asyncio.Event()
         answered.set()
         return True
 
-    async def _ask(self, send: Send, link: Established) -> Refusal | None:
-        """Ask what a send asks, and return the refusal that is the answer; None for a yes. Raises what is no answer."""
+    async def _ask(self, send: Send, link: Established) -> None:
+        """Ask what a send asks. Raises the `Refusal` that is the answer, and `Lost` for what is none."""
         path = "/runs" if send.kind is Kind.START else f"{http.path_of(send.run)}/stop"
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 with self._supervisor.asking(link.number, next(self._numbers)):
                     await link.connection.ask("POST", f"{path}{http.whose(send.owner)}", send.said)
+        except TimeoutError as error:
+            raise Lost(Trouble.SILENT) from error
+        except WireError as error:
+            raise Lost(Trouble.FOREIGN, error=error) from error
         except Refusal as refusal:
-            self._strange += 1
-            if type(refusal) is Refusal and self._strange < MOST_STRANGE:
-                raise Lost(Trouble.FOREIGN) from refusal
-            return refusal
-        return None
+            if type(refusal) is not Refusal:
+                raise
+            strange = Lost(Trouble.FOREIGN, error=refusal)  # in none of the words that this version knows
+            self._pages.judge(strange, now=self._loop.time())
+            raise strange from refusal
+
+    def _lose(self, lost: Lost) -> None:
+        """Take note of a try that brought no answer."""
+        self._ladder = self._ladder.after(lost.pause, now=self._loop.time())
+        if lost.trouble is not Trouble.FOREIGN:
+            self._pages = Pages()
+        if lost.error is not None:
+            self._tell(lost.error.code)  # somebody may have to do something, such as to sign in
 
     def _tell(self, code: str) -> None:
         if code != self._told:
