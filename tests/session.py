@@ -1,12 +1,16 @@
-"""The client's end of a session whose server is an ASGI application in the same loop: no socket, and no library."""
+"""The client's end of a session: of an ASGI application in the same loop, or of a server behind a real socket."""
 
 import asyncio
 import json
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from outlast.wire.session import (
     SUBPROTOCOL,
@@ -43,59 +47,37 @@ class Answered:
         return json.loads(self.body)
 
 
-class Line:
-    """One WebSocket from the handshake on; `room` is cleared to take nothing any more, `closed` is how it ended."""
+class Client:
+    """What a client says and hears in a session; `closed` is how it ended."""
 
     def __init__(self) -> None:
-        self.room = asyncio.Event()
-        self.room.set()
-        self.refused: Answered | None = None
-        self.subprotocol: str | None = None
         self.closed: tuple[int, str] | None = None
         self.heard: list[FromServer] = []
+        self.keeps = True
         self._waiting: dict[int, deque[FromServer]] = defaultdict(deque)
         self._news = asyncio.Event()
-        self._to_app: asyncio.Queue[Any] = asyncio.Queue(maxsize=100_000)
-        self._to_app.put_nowait({"type": "websocket.connect"})
         self._last = 0
 
-    # ---- the application's ----
+    def say(self, frame: FromClient) -> None:
+        raise NotImplementedError
 
-    async def receive(self) -> Any:
-        return await self._to_app.get()
+    def take(self, frame: FromServer) -> None:
+        """Take a frame that came."""
+        assert self.closed is None, "a frame after the close"
+        if self.keeps:
+            self.heard.append(frame)
+        self._waiting[frame.exchange].append(frame)
+        self.told()
 
-    async def send(self, message: Any) -> None:
-        await self.room.wait()
-        match message["type"]:
-            case "websocket.accept":
-                self.subprotocol = message["subprotocol"]
-            case "websocket.close":
-                self.closed = (message.get("code", 1000), message.get("reason", ""))
-            case "websocket.http.response.start":
-                headers = {name.decode(): value.decode() for name, value in message["headers"]}
-                self.refused = Answered(status=message["status"], headers=headers)
-            case "websocket.http.response.body":
-                assert self.refused is not None
-                self.refused.body += message["body"]
-            case _:
-                assert self.closed is None, "a frame after the close"
-                frame = from_server(message["text"] if "text" in message else message["bytes"])
-                self.heard.append(frame)
-                self._waiting[frame.exchange].append(frame)
+    def told(self) -> None:
+        """Let those look who wait for something."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    # ---- the test's ----
-
-    def say(self, frame: FromClient) -> None:
-        self.say_raw(text=encode(frame))
-
-    def say_raw(self, **message: Any) -> None:
-        """Send a message of any kind: `text=` or `bytes=`."""
-        self._to_app.put_nowait({"type": "websocket.receive", **message})
-
-    def hang_up(self) -> None:
-        self._to_app.put_nowait({"type": "websocket.disconnect", "code": 1006})
+    @property
+    def news(self) -> asyncio.Event:
+        """What is set when something has come from now on."""
+        return self._news
 
     def open(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> int:
         """Ask, and return the number of the exchange."""
@@ -146,10 +128,85 @@ class Line:
         return Stream(self, self.open(path, **STREAM, **headers))
 
 
+class Line(Client):
+    """The client of an application in the same loop; `room` is cleared to take nothing any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = asyncio.Event()
+        self.room.set()
+        self.refused: Answered | None = None
+        self.subprotocol: str | None = None
+        self._to_app: asyncio.Queue[Any] = asyncio.Queue(maxsize=100_000)
+        self._to_app.put_nowait({"type": "websocket.connect"})
+
+    async def receive(self) -> Any:
+        return await self._to_app.get()
+
+    async def send(self, message: Any) -> None:
+        await self.room.wait()
+        match message["type"]:
+            case "websocket.accept":
+                self.subprotocol = message["subprotocol"]
+            case "websocket.close":
+                self.closed = (message.get("code", 1000), message.get("reason", ""))
+            case "websocket.http.response.start":
+                headers = {name.decode(): value.decode() for name, value in message["headers"]}
+                self.refused = Answered(status=message["status"], headers=headers)
+            case "websocket.http.response.body":
+                assert self.refused is not None
+                self.refused.body += message["body"]
+            case _:
+                self.take(from_server(message["text"] if "text" in message else message["bytes"]))
+        self.told()
+
+    def say(self, frame: FromClient) -> None:
+        self.say_raw(text=encode(frame))
+
+    def say_raw(self, **message: Any) -> None:
+        """Send a message of any kind: `text=` or `bytes=`."""
+        self._to_app.put_nowait({"type": "websocket.receive", **message})
+
+    def hang_up(self) -> None:
+        self._to_app.put_nowait({"type": "websocket.disconnect", "code": 1006})
+
+
+class Dialled(Client):
+    """The client of a server behind a real socket, whose frames are taken as they come unless `room` is cleared."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        super().__init__()
+        self.socket = socket
+        self.room = asyncio.Event()
+        self.room.set()
+        self._out: asyncio.Queue[str | bytes] = asyncio.Queue(maxsize=100_000)
+
+    def say(self, frame: FromClient) -> None:
+        self._out.put_nowait(encode(frame))
+
+    def say_raw(self, message: str | bytes) -> None:
+        """Send a message of any kind."""
+        self._out.put_nowait(message)
+
+    async def read(self) -> None:
+        try:
+            while True:
+                await self.room.wait()
+                self.take(from_server(await self.socket.recv()))
+        except ConnectionClosed as error:
+            self.closed = (1006, "") if error.rcvd is None else (error.rcvd.code, error.rcvd.reason)
+            self.told()
+
+    async def write(self) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                await self.socket.send(await self._out.get())
+
+
 class Stream:
     """An event stream in a session, taken frame by frame; it grants what it has taken."""
 
-    def __init__(self, line: Line, exchange: int) -> None:
+    def __init__(self, line: Client, exchange: int) -> None:
         self.exchange = exchange
         self.status = 0
         self.raw = b""
@@ -235,7 +292,7 @@ async def connected(app: Any, **handshake: Any) -> AsyncIterator[Line]:
     serving = asyncio.create_task(app(scope_of(**handshake), line.receive, line.send), name="a WebSocket")
     try:
         while line.subprotocol is None and line.refused is None and line.closed is None:
-            answered = asyncio.create_task(line._news.wait())
+            answered = asyncio.create_task(line.news.wait())
             await asyncio.wait({answered, serving}, return_when=asyncio.FIRST_COMPLETED)
             answered.cancel()
             if serving.done():
@@ -245,3 +302,20 @@ async def connected(app: Any, **handshake: Any) -> AsyncIterator[Line]:
         line.room.set()
         line.hang_up()
         await serving
+
+
+@asynccontextmanager
+async def dialled(url: str, **options: Any) -> AsyncIterator[Dialled]:
+    """Open a session of a real server at this url, `ws://…/session`, and close it at the end of the block."""
+    offered = [Subprotocol(SUBPROTOCOL)]
+    async with connect(
+        url, subprotocols=offered, proxy=None, compression=None, ping_interval=None, **options
+    ) as socket:
+        client = Dialled(socket)
+        tasks = [asyncio.create_task(client.read(), name="read"), asyncio.create_task(client.write(), name="write")]
+        try:
+            yield client
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)

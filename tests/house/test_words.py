@@ -40,7 +40,7 @@ ROOMS = {
     "offset": ("cursor", ["outlast.wire", "outlast.client", "outlast.stores"]),
     "session": (
         "run",
-        ["outlast.wire", "outlast.client", "outlast.server", "outlast.cli.explainer"],
+        ["outlast.wire", "outlast.client", "outlast.server", "outlast.assembly", "outlast.cli.explainer"],
     ),  # a WebSocket's, Python's
 }
 SPELT_OUT = {

@@ -15,8 +15,10 @@ from outlast.assembly.metrics import FAMILIES, PREFIX
 from outlast.client.asgi import StreamingTransport
 from outlast.errors import PortTaken
 from outlast.wire import native
+from outlast.wire.session import Closing
 from outlast.wire.sse import Parser
 from tests.beacon import ask, is_refused
+from tests.session import connected
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +101,39 @@ async def test_without_being_asked_for_there_is_no_beacon() -> None:
     async with outlast, client(outlast) as http:
         assert outlast.beacon is None
         assert "beacon" not in (await http.get("/healthz")).json()
+
+
+async def test_a_session_is_open_where_it_was_asked_for_and_ends_with_the_node(told: asyncio.Event) -> None:
+    outlast = Outlast("sqlite://", websocket=True)
+    outlast.worker("never")(lambda _run: None)
+    async with client(outlast) as http, outlast:
+        assert (await http.get("/session")).json()["websocket"] is True
+        async with connected(outlast.app) as quiet, connected(outlast.app) as line:
+            assert (await line.ask("/session")).said["websocket"] is True
+            await outlast.start("never", id="r1")
+            stream = line.stream("/runs/r1/events")
+            await stream.until("outlast.caught-up")
+            signal.raise_signal(signal.SIGTERM)
+            assert (await quiet.end())[0] == Closing.DRAINED
+            await stream.rest()
+            assert stream.is_whole
+            assert (await line.end())[0] == Closing.DRAINED
+            await told.wait()
+        async with connected(outlast.app) as line:
+            assert line.refused is not None
+            assert line.refused.said["code"] == "draining"
+
+
+async def test_what_is_open_in_a_session_is_answered_until_the_object_is_closed() -> None:
+    outlast = Outlast("sqlite://", websocket=True)
+    async with outlast:
+        async with connected(outlast.app) as line:
+            assert (await line.ask("/readyz")).status == 200
+            await outlast.close()
+            assert (await line.end())[0] == Closing.DRAINED
+        async with connected(outlast.app) as line:
+            assert line.refused is not None
+            assert (line.refused.status, line.refused.said["code"]) == (503, "not_started")
 
 
 async def test_a_beacon_whose_port_is_taken_keeps_it_from_starting_and_leaves_nothing() -> None:

@@ -46,6 +46,7 @@ def test_a_keyword_that_was_not_given_leaves_the_variable_its_say() -> None:
         ("OUTLAST_ALLOW_ANONYMOUS", "0", "allow_anonymous", False),
         ("OUTLAST_METRICS", "1", "metrics", True),
         ("OUTLAST_TRACING", "1", "tracing", True),
+        ("OUTLAST_WEBSOCKET", "true", "websocket", True),
         ("OUTLAST_BEACON", "0.0.0.0:8401", "beacon", "0.0.0.0:8401"),
         ("OUTLAST_RECOVERY_TAKEOVERS", "3", "recovery", RecoveryPolicy(takeovers=3)),
         ("OUTLAST_RECOVERY_BASE", "0.5", "recovery", RecoveryPolicy(base=0.5)),

@@ -1,22 +1,19 @@
 """Guarded connections: clients that are slow, silent or too loud end, and nobody else notices (Z8, Z9)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 
 import httpx2
 import pytest
 
 from outlast import Outlast
 from outlast.cli.guard import BODY_WITHIN, HEADER_BYTES, HEADERS_WITHIN, Guard
-from outlast.cli.listener import listen, resolve
-from outlast.cli.serve import Server
 from outlast.server.routes import body
+from tests import served as serving
 
 pytestmark = pytest.mark.anyio
 
-LIMIT = 20.0
-"""Real seconds until a test gives up; what it waits for comes in a fraction of them."""
 START = b"POST /runs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
@@ -25,27 +22,11 @@ class Hasty(Guard):
     body_within = 0.3
 
 
-@asynccontextmanager
-async def served(guard: type[Guard] = Guard) -> AsyncIterator[int]:
+def served(guard: type[Guard] = Guard) -> AbstractAsyncContextManager[int]:
     """Serve an application as `outlast serve` does, and yield the port."""
-    listener = listen(resolve("127.0.0.1", 0))
-    ready = asyncio.Event()
-
-    async def greet() -> None:
-        ready.set()
-
     outlast = Outlast("sqlite://")
     outlast.worker("chat")(lambda _run: None)
-    server = Server(outlast, greet, guard=guard)
-    with listener:
-        async with outlast, asyncio.timeout(LIMIT):
-            task = asyncio.create_task(server.serve(sockets=[listener]))
-            await ready.wait()
-            try:
-                yield listener.getsockname()[1]
-            finally:
-                server.should_exit = True
-                await task
+    return serving.served(outlast, guard=guard)
 
 
 async def exchange(port: int, *parts: bytes) -> bytes:

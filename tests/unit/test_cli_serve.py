@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from outlast.assembly.outlast import Outlast
-from outlast.cli.serve import Server, Waiting, bind_beacon, kept
+from outlast.cli.serve import Server, Waiting, bind_beacon, check_websocket, kept
+from outlast.errors import SettingsError
 
 
 async def greet() -> None:
@@ -30,6 +31,14 @@ def test_a_beacon_listens_where_the_server_does_unless_it_has_an_address_of_its_
         outlast = Outlast("sqlite://", beacon=given)
         bind_beacon(outlast, host)
         assert outlast.settings.beacon == bound
+
+
+def test_a_websocket_without_what_speaks_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_websocket(Outlast("sqlite://", websocket=True))
+    monkeypatch.setattr("outlast.cli.serve.find_spec", lambda _name: None)
+    check_websocket(Outlast("sqlite://"))
+    with pytest.raises(SettingsError, match=r"install outlast\[websocket\]"):
+        check_websocket(Outlast("sqlite://", websocket=True))
 
 
 @pytest.mark.attack("Z16")

@@ -84,6 +84,7 @@ class Outlast:
         tracing: bool | None = None,
         beacon: str | int | None = None,
         beacon_process: bool | None = None,
+        websocket: bool | None = None,
         authenticate: Authenticate | None = None,
         authorize: Authorize | None = None,
         admit: Admit | None = None,
@@ -112,6 +113,7 @@ class Outlast:
                 "tracing": tracing,
                 "beacon": None if beacon is None else str(beacon),
                 "beacon_process": beacon_process,
+                "websocket": websocket,
             }
         )
         self._instruments = Instruments.of(self.settings)
@@ -205,9 +207,14 @@ class Outlast:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, serving.loop))
 
     def reconfigure(
-        self, *, store: str | None = None, beacon: str | None = None, beacon_process: bool | None = None
+        self,
+        *,
+        store: str | None = None,
+        beacon: str | None = None,
+        beacon_process: bool | None = None,
+        websocket: bool | None = None,
     ) -> None:
-        """Use another store or beacon than the one given in code, before the application starts.
+        """Use another store or beacon than the one given in code, or open a WebSocket, before the application starts.
 
         Raises `SettingsError`.
         """
@@ -219,6 +226,7 @@ class Outlast:
             store=before.store if store is None else store,
             beacon=before.beacon if beacon is None else beacon,
             beacon_process=before.beacon_process if beacon_process is None else beacon_process,
+            websocket=before.websocket if websocket is None else websocket,
         )
         if store is not None:
             self._own_store = None

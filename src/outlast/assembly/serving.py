@@ -24,6 +24,7 @@ from outlast.server.renewal import RenewalThread
 from outlast.server.routes import build
 from outlast.server.routes.metrics import Expose
 from outlast.server.seats import Seats
+from outlast.server.session.sessions import Sessions
 from outlast.stores.base import Store
 from outlast.workers.base import Worker
 
@@ -59,7 +60,9 @@ class Serving:
             heartbeat=settings.heartbeat,
             beacon=lambda: self.beacon,
         )
-        self._seats = Seats(per_owner=settings.readers_per_owner, per_node=settings.readers_per_node)
+        per_owner, per_node = settings.readers_per_owner, settings.readers_per_node
+        self._seats = Seats(per_owner=per_owner, per_node=per_node)
+        self._sessions = Sessions(per_owner=per_owner, per_node=per_node)
         self.reading = Reading(self.intake, store.logs, self._hub, self._seats)
         self.app = self._routes(settings, workers, access, instruments)
         self.loop = asyncio.get_running_loop()
@@ -82,6 +85,7 @@ class Serving:
             expose=self._expose(instruments),
             events=self.reading.routes,
             greet=self._hub.greeting,
+            sessions=self._sessions if settings.websocket else None,
         )
 
     async def start(self) -> None:
@@ -147,14 +151,20 @@ class Serving:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._hub.run(), name="hub")
             try:
-                await self._node.run(self._open, self._hub.drain)
+                await self._node.run(self._open, self._send_away)
                 if self._beacon is not None:
                     self._beacon.put_out()  # with the node, whose beats it tells
+                self._send_away()
                 await self._hub.see_off()
             finally:
                 self.loop.call_soon(self._on_drained)  # not from here: a handler may raise to end the loop
             await self._closing.wait()  # no deadline: until then readers are told, and whoever asks is answered
             self._hub.close()
+            self._sessions.close()
+
+    def _send_away(self) -> None:
+        self._hub.drain()
+        self._sessions.drain()
 
     def _make_beacon(self, settings: Settings, instruments: Instruments) -> Beacon | None:
         if not settings.beacon:

@@ -45,6 +45,8 @@ asked for, because it is a second port to open."""
 BEACON_PROCESS: Final = False
 """Answers at the beacon from a process of its own, 12 MB large, instead of a thread: only where one call keeps the
 interpreter to itself for seconds, or where the process may be stopped."""
+WEBSOCKET: Final = False
+"""Opens a WebSocket at `/session`: only where asked for, since a host's middlewares of HTTP do not see what it asks."""
 PREFIX: Final = "OUTLAST_"
 SHORTEST_HEARTBEAT: Final = 0.1
 """Seconds: more often is noise."""
@@ -66,8 +68,9 @@ class Settings:
     streams that are open at once. `metrics` opens `/metrics` for Prometheus and needs the extra `outlast[metrics]`;
     `tracing` makes spans of runs for OpenTelemetry and needs `outlast[otel]`. `beacon` is a port, or an address with
     one, at which clients can tell a blocked server from a dead one, answered by a thread, or by a process of its own
-    with `beacon_process`; "" is no beacon. `grace` is how long a drain may take from the signal to the end;
-    `signals=False` leaves SIGTERM and SIGINT to others.
+    with `beacon_process`; "" is no beacon. `websocket` opens one at `/session`, in which all may be asked that is
+    asked over HTTP. `grace` is how long a drain may take from the signal to the end; `signals=False` leaves SIGTERM and
+    SIGINT to others.
     """
 
     store: str = STORE
@@ -85,6 +88,7 @@ class Settings:
     tracing: bool = TRACING
     beacon: str = BEACON
     beacon_process: bool = BEACON_PROCESS
+    websocket: bool = WEBSOCKET
     lease: LeasePolicy = field(default_factory=LeasePolicy)
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     limits: LogLimits = field(default_factory=LogLimits)
@@ -190,6 +194,7 @@ VARIABLES: Final[Mapping[str, Callable[[str], Any]]] = {
     "tracing": _flag,
     "beacon": str,
     "beacon_process": _flag,
+    "websocket": _flag,
 }
 """How the variable of each plain setting is read."""
 

@@ -34,6 +34,7 @@ class Guard(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(*arguments, **named)
         self._awaited: object = None
+        self._is_upgraded = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,6 +51,11 @@ class Guard(H11Protocol):
         """Begin to wait for the next request, or for the rest of a body that nobody wanted."""
         super().on_response_complete()
         self._watch()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over: from now on it is none of ours."""
+        self._is_upgraded = True
+        super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
@@ -73,7 +79,8 @@ class Guard(H11Protocol):
 
     def _watch(self) -> None:
         state: object = self.conn.their_state
-        self._await(state if state in {h11.IDLE, h11.SEND_BODY} and not self.transport.is_closing() else None)
+        is_over = self._is_upgraded or self.transport.is_closing()
+        self._await(state if state in {h11.IDLE, h11.SEND_BODY} and not is_over else None)
 
     def _await(self, awaited: object) -> None:
         if awaited is self._awaited:

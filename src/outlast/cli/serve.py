@@ -15,9 +15,10 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, Literal
 
 import click
 import uvicorn
@@ -26,7 +27,9 @@ from outlast.assembly.outlast import Outlast
 from outlast.cli.guard import HEADER_BYTES, Guard, ShortHeaders
 from outlast.cli.listener import PORT, address_of, check_exposure, listen, resolve
 from outlast.cli.target import FORM, load
+from outlast.errors import SettingsError
 from outlast.server import beacon as beacons
+from outlast.wire.session import MESSAGE
 
 RESPONSES_WITHIN: Final = 1
 """Seconds for the responses that are still open after the drain; then they are cut."""
@@ -40,6 +43,7 @@ EXAMPLES: Final = (
     "  outlast serve app:outlast\n"
     "  outlast serve app:outlast --port 9000 --store sqlite:////var/lib/runs.db\n"
     "  outlast serve app:outlast --beacon 8401 --beacon-process\n"
+    "  outlast serve app:outlast --websocket\n"
 )
 """The first character tells click to leave the lines as they are."""
 
@@ -59,9 +63,22 @@ EXAMPLES: Final = (
     is_flag=True,
     help="Answer at the beacon from a process of its own, also while one call keeps Python to itself.",
 )
+@click.option(
+    "--websocket",
+    is_flag=True,
+    help="Open a WebSocket at /session, in which many runs are followed over one connection.",
+)
 @click.option("--verbose", is_flag=True, help="Log what happens to runs, not only what goes wrong.")
 def serve(
-    target: str, host: str, port: int, store: str | None, beacon: str | None, *, beacon_process: bool, verbose: bool
+    target: str,
+    host: str,
+    port: int,
+    store: str | None,
+    beacon: str | None,
+    *,
+    beacon_process: bool,
+    websocket: bool,
+    verbose: bool,
 ) -> int:
     """Serve the Outlast object that MODULE:ATTRIBUTE names.
 
@@ -71,7 +88,8 @@ def serve(
     """
     configure_logs(verbose=verbose)
     outlast = load(target)
-    outlast.reconfigure(store=store, beacon=beacon, beacon_process=beacon_process or None)
+    outlast.reconfigure(store=store, beacon=beacon, beacon_process=beacon_process or None, websocket=websocket or None)
+    check_websocket(outlast)
     place = resolve(host, port)
     bind_beacon(outlast, host)
     check_exposure(outlast, place)
@@ -98,6 +116,21 @@ def bind_beacon(outlast: Outlast, host: str) -> None:
     place = beacons.Place.parse(outlast.settings.beacon) if outlast.settings.beacon else None
     if place is not None and place.host is None:
         outlast.reconfigure(beacon=str(beacons.Place(host=host, port=place.port)))
+
+
+def check_websocket(outlast: Outlast) -> None:
+    """Refuse to serve a WebSocket with what cannot speak it. Raises `SettingsError`."""
+    if outlast.settings.websocket and find_spec("websockets") is None:
+        raise SettingsError("A WebSocket needs the package websockets: install outlast[websocket], or leave it out.")
+
+
+def websocket_of(outlast: Outlast) -> type[asyncio.Protocol] | Literal["none"]:
+    """Return what speaks the object's WebSocket, if it has one."""
+    if not outlast.settings.websocket:
+        return "none"
+    from outlast.cli.line import Line  # noqa: PLC0415 - the extra may not be there
+
+    return Line
 
 
 def kept(outlast: Outlast) -> str:
@@ -168,7 +201,12 @@ class Server(uvicorn.Server):
                 lifespan="off",
                 log_level="warning",
                 access_log=False,
-                ws="none",
+                ws=websocket_of(outlast),
+                ws_max_size=MESSAGE,
+                ws_per_message_deflate=False,  # a third of a megabyte for each client, and small events grow
+                # A stream has heartbeats, and a session in which nobody asks ends; uvicorn's own pings would cut a
+                # client that stands still for 20 seconds, and it has a minute.
+                ws_ping_interval=None,
                 server_header=False,
                 proxy_headers=False,  # who asks is decided by what we are told, never by what somebody forwards
                 timeout_graceful_shutdown=RESPONSES_WITHIN,

@@ -55,7 +55,7 @@ GRANTED_FROM: Final = WINDOW // 4
 BODY: Final = 1024 * 1024
 """Bytes of a body that is asked: as many as the routes take."""
 MESSAGE: Final = 2 * BODY + 64 * 1024
-"""Characters of a message of text: in a body of JSON at most every second one needs an escape, and a head is small."""
+"""Bytes of a message of text: of a body of JSON at most every one needs an escape, and a head is small."""
 PATH: Final = 16 * 1024
 """Characters of a path and its query: 64 types, and an owner, all of it in escapes, leave room."""
 VALUE: Final = 4096
@@ -216,10 +216,10 @@ def encode(frame: FromClient | FromServer) -> str | bytes:
     match frame:
         case Ask(exchange=exchange, method=method, path=path, headers=headers, body=body):
             said: dict[str, JSON] = {"ask": exchange, "method": method, "path": path, "headers": {**headers}}
-            message = encode_json(said if body is None else {**said, "body": body}).decode()
+            message = encode_json(said if body is None else {**said, "body": body})
             if len(message) > MESSAGE:
                 raise TooLarge(f"A body may have at most {BODY} bytes.")
-            return message
+            return message.decode()
         case Grant(exchange=exchange, size=size):
             return f'{{"grant":{exchange},"bytes":{size}}}'
         case Leave(exchange=exchange):
@@ -331,7 +331,7 @@ class Allowance:
 def _head(message: str, kinds: tuple[str, ...]) -> tuple[str, int, Mapping[str, Any]]:
     """Return which of the kinds a head is, its exchange and all its members."""
     if len(message) > MESSAGE:
-        raise TooLarge(f"A message may have at most {MESSAGE} characters.")
+        raise TooLarge(f"A message may have at most {MESSAGE} bytes.")
     try:
         said = json.loads(message, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
