@@ -53,11 +53,11 @@ def keep_the_link(self: Supervisor, _number: int) -> None:
 
 
 async def move_early(self: Reader) -> Any:
-    received = await NEXT(self)
-    if received is not None:
+    items = await NEXT(self)
+    for received in items:
         self._taken = received.cursor
         self.number += 1
-    return received
+    return items
 
 
 def stay(_self: Reader, _received: object) -> None:
