@@ -425,20 +425,26 @@ async def test_that_somebody_has_to_sign_in_is_told_once_for_each_time(
     assert [record.getMessage() for record in caplog.records] == ["what is to be sent waits (unauthenticated)"] * 2
 
 
-async def test_headers_that_cannot_be_had_end_no_outbox(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trouble", [KeyError("secret"), {"authorization": "\ud83d"}, {"authorization": "a\nb"}])
+async def test_headers_that_cannot_be_had_or_sent_end_no_outbox_and_reject_nothing(
+    tmp_path: Path, trouble: Exception | dict[str, str]
+) -> None:
     server = Server(YES)
     calls = 0
 
     def headers() -> dict[str, str]:
         nonlocal calls
         calls += 1
-        if 1 < calls < 4:
-            raise KeyError("secret")
-        return {}
+        if not 1 < calls < 4:
+            return {}
+        if isinstance(trouble, Exception):
+            raise trouble
+        return trouble
 
     async with client_of(server, tmp_path, headers=headers) as (client, _peer):
         await until(lambda: client.state.record.link.phase is Phase.LIVE)
-        await client.outbox.settled(await client.outbox.start("chat", id="r1"))
+        settled = await client.outbox.settled(await client.outbox.start("chat", id="r1"))
+        assert settled.state is State.ACCEPTED
     assert server.runs == ["r1"]
 
 

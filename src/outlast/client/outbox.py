@@ -216,6 +216,10 @@ class Outbox:
         except WireError as error:
             raise Lost(Trouble.FOREIGN, error=error) from error
         except Refusal as refusal:
+            if (
+                isinstance(refusal, InputInvalid) and refusal.__cause__ is not None
+            ):  # found here: it is about our headers
+                raise Lost(Trouble.CREDENTIALS, error=refusal) from refusal
             if type(refusal) is not Refusal:
                 raise
             strange = Lost(Trouble.FOREIGN, error=refusal)  # in none of the words that this version knows
