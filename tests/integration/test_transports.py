@@ -445,6 +445,29 @@ async def test_where_websocket_is_all_that_is_allowed_a_server_without_sessions_
             await collect(follow(url, "r1", transports=["websocket"]))
 
 
+@pytest.mark.virtual
+@pytest.mark.behaviour("R13")
+async def test_a_server_that_comes_back_without_sessions_is_followed_over_the_next_transport() -> None:
+    async with staged() as stage, site(stage) as here, served_site(stage) as without:
+        door = Door(here.app)
+        async with hosted(door) as url, FaultProxy("127.0.0.1", int(url.rpartition(":")[2])) as proxy:
+            run = await stage.active()
+            async with connect(proxy.url, transports=EVERY, jitter=lambda: 0.5) as client:
+                reading = asyncio.create_task(collect(client.follow("r1")))
+                await stage.say(run, "a")
+                await asyncio.sleep(70)
+                door.app = without.app
+                proxy.cut()
+                await stage.say(run, "b")
+                await asyncio.sleep(120)
+                assert client.state.record.link.phase is Phase.LIVE
+                await stage.say(run, "c")
+                await stage.settle(run)
+                received = events(await reading)
+    assert [event.data for _, event in received][:-1] == ["a", "b", "c"]
+    assert (door.kinds[0], door.kinds[-1]) == ("websocket", "sse")
+
+
 class Deaf:
     """Lets a WebSocket through and holds all its frames back, as a proxy does that waits for the end of an answer."""
 

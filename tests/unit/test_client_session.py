@@ -33,8 +33,17 @@ async def spoken(peer: SessionPeer, *, is_known: bool = True) -> AsyncIterator[S
     try:
         yield session
     finally:
-        await session.close()
+        await close(session)
     await peer.until(lambda peer: not any(talk.is_open for talk in peer.talks))
+
+
+async def close(session: Session) -> None:
+    """End a session, and wait until it has."""
+    session.end()
+    session.end()
+    await asyncio.wait([session.task])
+    if not session.task.cancelled():
+        session.task.result()
 
 
 async def ask(session: Session, *, read: float | None = None, **said: str) -> Exchange:
@@ -48,6 +57,13 @@ async def body(exchange: Exchange) -> bytes:
     """Return all that is answered."""
     await exchange.head()
     return b"".join([piece async for piece in exchange])
+
+
+async def answered(session: Session, peer: SessionPeer, number: int) -> None:
+    """Ask once more, as the n-th in this session, and get the answer."""
+    exchange = await ask(session)
+    await peer.talks[0].answer(await peer.asked(number))
+    await body(exchange)
 
 
 async def echo(talk: Talk, asked: Ask) -> None:
@@ -89,7 +105,7 @@ async def test_an_answer_whose_end_came_is_read_after_the_session_is_over() -> N
         await exchange.head()
         whole = await ask(session)
         await body(whole)
-        await session.close()
+        await close(session)
         assert await body(exchange) == b"/runs"
 
 
@@ -119,6 +135,20 @@ async def test_a_reader_that_does_not_read_is_granted_nothing_and_holds_up_no_ot
         await peer.until(lambda _: len(talk.of(Grant)) == 1)
         assert talk.of(Grant) == [Grant(exchange=first.exchange, size=PIECE)], "what is worked on counts as kept"
         await talk.break_off(first)
+
+
+async def test_of_what_has_come_whole_nothing_more_is_granted() -> None:
+    async with SessionPeer() as peer, spoken(peer) as session:
+        exchange = await ask(session)
+        asked = await peer.asked()
+        (talk,) = peer.talks
+        await talk.begin(asked)
+        await pour(talk, asked, WINDOW)
+        await talk.end(asked)
+        await answered(session, peer, 2)  # and what was said before has come too
+        assert len(await body(exchange)) == WINDOW
+        await answered(session, peer, 3)
+        assert talk.of(Grant) == []
 
 
 @pytest.mark.behaviour("R9")
@@ -152,6 +182,8 @@ async def test_who_leaves_says_so_and_what_was_under_way_is_dropped() -> None:
         await peer.until(lambda _: talk.of(Leave) == [Leave(exchange=asked.exchange)])
         await pour(talk, asked, WINDOW)
         await talk.break_off(asked)
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await anext(aiter(exchange))
         other = await ask(session)
         await talk.answer(await peer.asked(2), b"still there")
         assert await body(other) == b"still there"
@@ -167,23 +199,23 @@ async def test_who_has_read_everything_has_nothing_to_leave() -> None:
         assert peer.talks[0].of(Leave) == []
 
 
-async def test_a_socket_that_takes_nothing_does_not_keep_who_leaves() -> None:
+async def test_a_socket_that_takes_nothing_keeps_nobody_and_hears_who_left_as_soon_as_it_does() -> None:
     async with SessionPeer() as peer, spoken(peer) as session:
         exchange = await ask(session)
-        asked = await peer.asked()
-        talk = peer.talks[0]
-        await talk.begin(asked)
-        await exchange.head()
+        await peer.asked()
+        (talk,) = peer.talks
         talk.socket.transport.pause_reading()
-        talk.socket.recv_messages.pause = talk.socket.recv_messages.resume = lambda: None
-        filling = [asyncio.create_task(ask(session, body="x" * 900_000)) for _ in range(12)]
-        began = asyncio.get_running_loop().time()
+        filling = [asyncio.create_task(ask(session, body="x" * 1_000_000)) for _ in range(20)]
+        await asyncio.sleep(1)
+        assert not all(task.done() for task in filling)
         await exchange.aclose()
-        assert asyncio.get_running_loop().time() - began <= LEAVE_WITHIN
+        assert asyncio.get_running_loop().time() == 1 + LEAVE_WITHIN
         for task in filling:
             task.cancel()
+        talk.socket.transport.resume_reading()
         await asyncio.wait(filling)
-        talk.socket.transport.abort()
+        given_up = [task for task in filling if task.cancelled()]
+        await peer.until(lambda _: len(talk.of(Leave)) == 1 + len(given_up))
 
 
 # ---- broken off ---------------------------------------------------------------------------------
@@ -339,7 +371,7 @@ async def test_one_that_is_closed_while_it_is_opened_tells_who_waits_for_it() ->
         async with spoken(peer) as session:
             asking = asyncio.create_task(ask(session))
             await asyncio.sleep(1)
-            await session.close()
+            await close(session)
             with pytest.raises(Unopened):
                 await asking
 
@@ -347,7 +379,7 @@ async def test_one_that_is_closed_while_it_is_opened_tells_who_waits_for_it() ->
 async def test_one_that_is_closed_before_it_began_tells_who_waits_for_it() -> None:
     async with SessionPeer() as peer, spoken(peer) as session:
         asking = asyncio.create_task(ask(session))
-        await session.close()
+        await close(session)
         with pytest.raises(Unopened):
             await asking
 
@@ -374,6 +406,28 @@ async def test_a_session_takes_so_many_requests_at_once_and_no_more() -> None:
         await peer.talks[0].answer(await peer.asked(1))
         await body(exchanges[0])
         assert session.is_usable
+
+
+async def test_a_session_whose_numbers_run_out_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.client.session.LAST", 2)
+    async with SessionPeer(echo) as peer, spoken(peer) as session:
+        for _ in range(2):
+            assert session.is_usable
+            await body(await ask(session))
+        assert not session.is_usable
+
+
+async def test_a_session_that_its_server_is_ending_takes_no_more_requests() -> None:
+    async with SessionPeer(echo) as peer, spoken(peer) as session:
+        await body(await ask(session))
+        (talk,) = peer.talks
+        talk.socket.transport.pause_reading()
+        talk.socket.protocol.send_close(3008)
+        talk.socket.send_data()
+        await asyncio.sleep(0.1)
+        assert not session.task.done()
+        assert not session.is_usable
+        talk.socket.transport.abort()
 
 
 async def test_what_no_session_may_ask_is_refused_before_it_is_sent() -> None:

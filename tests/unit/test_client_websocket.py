@@ -20,7 +20,7 @@ from outlast.client.answers import told
 from outlast.client.credentials import Credentials
 from outlast.client.http import HTTPTransport
 from outlast.client.transport import Lost
-from outlast.client.websocket import RESTART_WITHIN, Clients
+from outlast.client.websocket import CLOSE_WITHIN, RESTART_WITHIN, Clients
 from outlast.errors import TooLarge
 from outlast.supervision.phase import Trouble
 from outlast.testing.peer import Answer, Close, ScriptedPeer
@@ -82,6 +82,13 @@ async def test_who_asks_is_said_in_the_handshake_alone() -> None:
         assert talk.of(Ask)[0].headers.keys() == {"accept"}
         assert "accept-encoding" not in talk.headers
         assert "sec-websocket-extensions" not in talk.headers
+
+
+async def test_what_belongs_to_a_handshake_is_its_own_whoever_says_it() -> None:
+    own = {"sec-websocket-key": "mine", "sec-websocket-protocol": "mine", "upgrade": "mine", "connection": "close"}
+    async with SessionPeer(echo) as peer, client(peer, headers=own) as one:
+        assert (await one.get("runs")).status_code == 200
+        assert peer.talks[0].headers["upgrade"] == "websocket"
 
 
 async def test_a_server_may_be_asked_for_by_another_name_than_its_address() -> None:
@@ -153,6 +160,22 @@ async def test_the_timeouts_of_a_request_are_kept() -> None:
         peer.hold.set()
 
 
+@pytest.mark.behaviour("P15")
+async def test_a_server_that_stands_still_for_an_hour_is_asked_nothing_and_torn_down_by_nobody() -> None:
+    async with SessionPeer() as peer, client(peer) as one:
+        peer.hold = asyncio.Event()
+        asking = asyncio.create_task(one.get("runs"))
+        await asyncio.sleep(3600)
+        peer.hold.set()
+        asked = await peer.asked()
+        (talk,) = peer.talks
+        talk.socket.transport.pause_reading()
+        await asyncio.sleep(3600)
+        talk.socket.transport.resume_reading()
+        await talk.answer(asked, b"late")
+        assert (await asking).content == b"late"
+
+
 async def test_closing_it_breaks_off_what_is_open() -> None:
     async with SessionPeer() as peer, client(peer) as one:
         asking = asyncio.create_task(one.get("runs"))
@@ -160,6 +183,21 @@ async def test_closing_it_breaks_off_what_is_open() -> None:
         await one.aclose()
         with pytest.raises(httpx2.RemoteProtocolError):
             await asking
+
+
+async def test_closing_it_takes_no_longer_for_many_sessions_that_nobody_answers() -> None:
+    async with SessionPeer() as peer, client(peer) as one:
+        asking = [asyncio.create_task(one.get("runs", headers={"authorization": str(each)})) for each in range(9)]
+        await peer.until(lambda peer: sum(len(talk.heard) for talk in peer.talks) == 9)
+        for talk in peer.talks:
+            talk.socket.transport.pause_reading()
+        await one.aclose()
+        assert asyncio.get_running_loop().time() == CLOSE_WITHIN
+        assert {type(each) for each in await asyncio.gather(*asking, return_exceptions=True)} == {
+            httpx2.RemoteProtocolError
+        }
+        for talk in peer.talks:
+            talk.socket.transport.abort()
 
 
 async def test_the_kernel_is_asked_about_its_socket() -> None:
@@ -308,6 +346,23 @@ async def test_where_a_session_was_spoken_lately_something_else_is_a_restart(
         with pytest.raises(Lost) as lost:
             await transport.connect(2)
     assert lost.value.trouble is (Trouble.BUSY if after < RESTART_WITHIN else otherwise)
+
+
+async def test_while_a_session_is_spoken_another_that_is_refused_is_a_restart_however_long_ago_the_last_frame_was() -> (
+    None
+):
+    said = list[int]()
+
+    def refuse(_request: Request) -> Response | None:
+        return Response(404, "No", Headers({"content-length": "0"})) if said else None
+
+    async with SessionPeer(echo, refuse=refuse) as peer, client(peer) as one:
+        await one.get("runs")
+        said.append(1)
+        await asyncio.sleep(3600)
+        with pytest.raises(Lost) as lost:
+            await one.get("runs", headers={"authorization": "renewed"})
+    assert lost.value.trouble is Trouble.BUSY
 
 
 async def test_credentials_that_have_just_run_out_are_asked_for_once_more() -> None:

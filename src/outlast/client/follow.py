@@ -56,7 +56,7 @@ CHECKED: Final = 2
 killed die one after the other, and the next stream may be asked for over one whose end has not come yet."""
 SHORTEST_SPREAD: Final = 1.0
 """Seconds over which a reader comes back that is sent away: a server that says none is not come back to at once."""
-OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.CERTIFICATE, Trouble.CONFIGURATION})
+OF_THE_LINK: Final = frozenset({Trouble.UNREACHABLE, Trouble.UNSPOKEN, Trouble.CERTIFICATE, Trouble.CONFIGURATION})
 """Troubles of a stream that say something of the whole link."""
 
 

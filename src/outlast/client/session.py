@@ -123,6 +123,11 @@ class Session:
             raise
         return exchange
 
+    @property
+    def is_spoken(self) -> bool:
+        """Whether frames have come over it, and it has not ended."""
+        return self._has_spoken and not self.task.done()
+
     def get_extra_info(self, name: str) -> object:
         """Return what is known of the socket, by the names that httpx2's own connections use; None for others."""
         names = {"client_addr": "sockname", "server_addr": "peername", "socket": "socket", "ssl_object": "ssl_object"}
@@ -135,12 +140,11 @@ class Session:
         self._is_retired = True
         self._end_if_over()
 
-    async def close(self) -> None:
-        """End, whatever is open. Raises what its task failed with. Harmless twice."""
-        self._end()
-        await asyncio.wait([self.task])  # without a deadline: it closes its socket, which has one
-        if not self.task.cancelled():
-            self.task.result()
+    def end(self) -> None:
+        """End now, whatever is open; its task tells when that is done. Harmless twice."""
+        if not self._is_ending:  # once: a second time would cut its closing short
+            self._is_ending = True
+            self.task.cancel()
 
     def broken(self, request: httpx2.Request) -> Exception:
         """Return what is told of a request whose session has ended."""
@@ -189,10 +193,7 @@ class Session:
             for exchange in self._exchanges.values():
                 exchange.fail()
             self._exchanges.clear()
-            try:
-                await socket.close(code)
-            finally:
-                socket.transport.abort()  # it is closed, or its closing was cut short
+            await socket.close(code)
 
     def _hear(self, frame: FromServer) -> None:
         exchange = self._exchanges.get(frame.exchange)
@@ -208,12 +209,7 @@ class Session:
 
     def _end_if_over(self) -> None:
         if self._is_retired and not self._exchanges and not self._waiting:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._is_ending:  # once: a second time would cut its closing short
-            self._is_ending = True
-            self.task.cancel()
+            self.end()
 
 
 class Exchange(httpx2.AsyncByteStream):

@@ -119,8 +119,11 @@ class WebSocketTransport(httpx2.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
+        ending = [session.task for session in self._sessions]
         for session in list(self._sessions):
-            await session.close()
+            session.end()
+        if ending:
+            await asyncio.wait(ending)  # without a deadline: each closes its socket, which has one
 
     # ---- sessions ---------------------------------------------------------------------------
 
@@ -133,12 +136,15 @@ class WebSocketTransport(httpx2.AsyncBaseTransport):
                 session.retire()
         session = Session(
             lambda: self._open(identity),
-            is_known=lambda: self._clients.know(self._place),
+            is_known=self._is_known,
             heard=lambda: self._clients.hear(self._place),
         )
         self._sessions[session] = identity
         session.task.add_done_callback(lambda _: self._sessions.pop(session))
         return session
+
+    def _is_known(self) -> bool:
+        return any(session.is_spoken for session in self._sessions) or self._clients.know(self._place)
 
     async def _open(self, identity: Identity) -> ClientConnection:
         url, headers = httpx2.URL(self._place), dict(identity)
@@ -173,7 +179,7 @@ class WebSocketTransport(httpx2.AsyncBaseTransport):
             return _response(why.response)
         if why is None or isinstance(why, OSError):
             raise httpx2.ConnectError("no connection came about", request=request) from why
-        if self._clients.know(self._place):
+        if self._is_known():
             raise Lost(Trouble.BUSY) from why
         refused = Trouble.UNSPOKEN if self._clients.others else Trouble.ADDRESS
         raise Lost(Trouble.FOREIGN if _is_passing(why) else refused, error=WireError(NO_SESSION)) from why
