@@ -200,7 +200,7 @@ async def test_handlers_that_hang_while_heartbeats_flow_are_shown_as_busy_until_
         await judge(server, watch)
     sys.stdout.write(f"handlers hang: busy after {(watch.first(Phase.BUSY) or 0.0) - asked:.2f} s; {watch.summary}\n")
     assert watch.phases == [Phase.LIVE, Phase.SLOW, Phase.BUSY, Phase.LIVE]
-    assert (watch.generations, watch.mute) == (1, 0.0)
+    assert (watch.generations, watch.mute, watch.evidence) == (1, 0.0, {Grade.FRAMES})
 
 
 @pytest.mark.behaviour("P17")

@@ -119,9 +119,9 @@ async def test_of_two_nodes_the_stopped_one_is_left_after_25_seconds_and_may_wak
 @pytest.mark.behaviour("P14", "P15")
 @pytest.mark.parametrize("grade", [Grade.BEACON, Grade.WITNESS])
 async def test_a_server_is_busy_within_30_seconds_for_two_minutes_and_then_another_link_is_made(grade: Grade) -> None:
-    async with ScriptedPeer(lambda _: says({"boot_id": "node"})) as beacon:
+    async with ScriptedPeer(lambda _: says({"boot_id": "node", "loop_lag": 25.0})) as beacon:
         node = Node("node", beacon=beacon.port if grade is Grade.BEACON else None)
-        other = Node("other", nodes=[{"id": "node", "live": True}])
+        other = Node("other", nodes=[{"id": "node", "live": True, "loop_lag": 25.0}])
         async with ScriptedPeer(node) as first, ScriptedPeer(other) as second:
             urls = [first.url] if grade is Grade.BEACON else [first.url, second.url]
             async with watching(urls, "run", profile=STANDARD) as watch:
@@ -155,7 +155,7 @@ async def test_a_server_whose_handlers_stand_still_while_it_beats_is_busy_after_
 
 @pytest.mark.behaviour("P2", "P15")
 async def test_desktop_leaves_a_server_35_seconds_after_somebody_looked_whatever_speaks_for_it() -> None:
-    async with ScriptedPeer(lambda _: says({"boot_id": "node"})) as beacon:
+    async with ScriptedPeer(lambda _: says({"boot_id": "node", "loop_lag": 25.0})) as beacon:
         node = Node("node", beacon=beacon.port)
         async with ScriptedPeer(node) as peer, watching([peer.url], "run", profile=DESKTOP) as watch:
             await said(watch)
@@ -188,10 +188,12 @@ def wake(watch: Watch) -> None:
         pytest.param(wake, 8.0, id="after a short sleep"),
     ],
 )
-async def test_a_black_hole_is_left_in_time(start: Callable[[Watch], None], seconds: float) -> None:
-    node = Node("node", keeps_streams=True)
+async def test_a_black_hole_is_left_in_time_although_the_beacon_is_reached_past_it(
+    start: Callable[[Watch], None], seconds: float
+) -> None:
     async with (
-        ScriptedPeer(node) as peer,
+        ScriptedPeer(lambda _: says({"boot_id": "node", "loop_lag": 0.0})) as beacon,
+        ScriptedPeer(Node("node", keeps_streams=True, beacon=beacon.port)) as peer,
         FaultProxy("127.0.0.1", peer.port) as proxy,
         watching([proxy.url], "run", profile=STANDARD) as watch,
     ):

@@ -46,7 +46,7 @@ def says(*body: object, **headers: str) -> Answer:
 
 def node(**members: Any) -> dict[str, Any]:
     """Return a row of a node's list of nodes."""
-    return {"id": BOOT, "live": True, "stalled": False, **members}
+    return {"id": BOOT, "live": True, "stalled": False, "loop_lag": 25.0, **members}
 
 
 def listing(*rows: Any) -> Answer:
@@ -86,7 +86,7 @@ async def test_a_beacon_of_the_same_boot_speaks_for_a_node() -> None:
 
 
 async def test_a_beacon_is_told_nothing_of_who_asks() -> None:
-    async with ScriptedPeer([says({"boot_id": BOOT})]) as beacon:
+    async with ScriptedPeer([says({"boot_id": BOOT, "loop_lag": 25.0})]) as beacon:
         assert await found(lit(beacon), credentials=lambda: {"authorization": "Bearer secret"}) == [Grade.BEACON]
         assert "authorization" not in beacon.asked[0].headers
 
@@ -110,9 +110,9 @@ NONSENSE: dict[str, Answer | Raw] = {
     "cut short": Answer(body=[b'{"boot_id"', Close()]),
     "reset": Answer(body=[b'{"boot_id"', Close(reset=True)]),
     "nothing at all": Raw(steps=[Close(reset=True)]),
-    "too large": says(b" " * MOST, {"boot_id": BOOT, "nodes": [node()]}),
+    "too large": says(b" " * MOST, {"boot_id": BOOT, "loop_lag": 25.0, "nodes": [node()]}),
     "large when unpacked": says(
-        gzip.compress(b" " * 50_000_000 + b'{"boot_id": "b00t"}'), **{"content-encoding": "gzip"}
+        gzip.compress(b" " * 50_000_000 + b'{"boot_id": "b00t", "loop_lag": 25.0}'), **{"content-encoding": "gzip"}
     ),
 }
 """Answers of something that is no witness."""
@@ -138,6 +138,25 @@ async def test_a_kernel_that_acknowledges_outweighs_a_beacon_of_another_boot() -
     async with ScriptedPeer([says({"boot_id": "an0ther"})]) as beacon, deaf() as place:
         suspect = Node(place, Hello(boot_id=BOOT, beacon=beacon.port), is_direct=True)
         assert await found(suspect) == [Grade.KERNEL]
+
+
+@pytest.mark.behaviour("P14", "P16")
+@pytest.mark.parametrize("lag", [0.0, 0.999, None, "31", {}], ids=str)
+async def test_what_is_not_late_is_not_busy_and_nothing_speaks_for_a_connection_that_is_dead(lag: Any) -> None:
+    async with (
+        ScriptedPeer([says({"boot_id": BOOT, "loop_lag": lag})]) as beacon,
+        ScriptedPeer([listing(node(loop_lag=lag))]) as other,
+    ):
+        assert await found(lit(beacon), [other.url]) == []
+
+
+@pytest.mark.behaviour("P14")
+async def test_a_loop_that_is_a_second_late_may_be_busy() -> None:
+    async with (
+        ScriptedPeer([says({"boot_id": BOOT, "loop_lag": 1.0})]) as beacon,
+        ScriptedPeer([listing(node(loop_lag=1))]) as other,
+    ):
+        assert sorted(await found(lit(beacon), [other.url])) == [Grade.BEACON, Grade.WITNESS]
 
 
 @pytest.mark.behaviour("P14")
@@ -213,7 +232,7 @@ async def test_credentials_that_cannot_be_had_do_not_keep_a_node_from_being_aske
 @pytest.mark.behaviour("R7")
 async def test_a_lapsed_lease_is_told_at_once_whatever_a_beacon_says_or_keeps_to_itself() -> None:
     loop = asyncio.get_running_loop()
-    for said in (says({"boot_id": BOOT}), Answer(body=[Hold()])):
+    for said in (says({"boot_id": BOOT, "loop_lag": 25.0}), Answer(body=[Hold()])):
         async with ScriptedPeer([said]) as beacon, ScriptedPeer([listing(node(live=False))]) as other:
             denied: list[float] = []
             evidence = Evidence([other.url], Credentials(None), make=direct)
@@ -223,7 +242,10 @@ async def test_a_lapsed_lease_is_told_at_once_whatever_a_beacon_says_or_keeps_to
 
 
 async def test_a_beacon_and_another_node_are_heard_both() -> None:
-    async with ScriptedPeer([says({"boot_id": BOOT})]) as beacon, ScriptedPeer([listing(node())]) as other:
+    async with (
+        ScriptedPeer([says({"boot_id": BOOT, "loop_lag": 25.0})]) as beacon,
+        ScriptedPeer([listing(node())]) as other,
+    ):
         assert sorted(await found(lit(beacon), [other.url])) == [Grade.BEACON, Grade.WITNESS]
 
 
@@ -236,6 +258,13 @@ async def test_a_kernel_that_acknowledges_speaks_for_a_node_where_nothing_stands
     async with deaf() as place:
         assert await found(Node(place, is_direct=True)) == [Grade.KERNEL]
         assert await found(Node(place, is_direct=False)) == []
+
+
+@linux
+@pytest.mark.behaviour("P16")
+async def test_a_server_that_answers_on_another_connection_is_not_busy() -> None:
+    async with ScriptedPeer([says({"boot_id": BOOT})]) as peer:
+        assert await found(Node(peer.url, is_direct=True)) == []
 
 
 @linux

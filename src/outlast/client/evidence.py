@@ -8,7 +8,9 @@ Rules:
    elsewhere. A stopped process still has its bytes acknowledged, and a beacon with a process of its own is still lit.
 3. A beacon that tells another boot speaks against the node where nothing speaks for it: what balances load may have
    sent the question to another one's.
-4. Looking takes less than a triage, and never fails: no evidence is none.
+4. None of them speaks for a server that is not busy: one whose event loop is not late, or which answers on another
+   connection, would have answered on this one, and it is this one that is dead.
+5. Looking takes less than a triage, and never fails: no evidence is none.
 """
 
 import asyncio
@@ -31,6 +33,8 @@ WITHIN: Final = 4.0
 """Seconds for all of it: one less than the triage that waits for it."""
 OTHERS_WITHIN: Final = 2.5
 """Seconds for other nodes, so that there is time for the kernel where they say nothing."""
+BUSY_FROM: Final = 1.0
+"""Seconds by which an event loop is late that keeps a server from answering: one less late answers a probe in time."""
 ACKNOWLEDGED_AFTER: Final = 1.0
 """Seconds in which bytes are acknowledged on every line that carries a chat."""
 MOST: Final = 256 * 1024
@@ -116,28 +120,32 @@ def _plain() -> httpx2.AsyncClient:
 
 
 async def _ask_beacon(client: httpx2.AsyncClient, suspect: Suspect, tell: Tell) -> bool | None:
-    """Say whether it is a node's own boot that its beacon tells; None where no boot is told."""
+    """Say whether a node's beacon tells of a busy node, False where it tells another boot; None of anything else."""
     if suspect.hello.beacon is None:
         return None
     host = httpx2.URL(suspect.place).host
     beacon = httpx2.URL(scheme="http", host=host, port=suspect.hello.beacon, path="/")
-    boot: JSON = None
+    said: Mapping[str, JSON] = {}
     with suppress(*NOTHING):
-        boot = (await _answer(client, beacon, {})).get("boot_id")
-    if boot == suspect.hello.boot_id:
+        said = await _answer(client, beacon, {})
+    boot = said.get("boot_id")
+    if boot != suspect.hello.boot_id:
+        return False if isinstance(boot, str) else None
+    if _is_late(said):
         tell(Grade.BEACON)
         return True
-    return False if isinstance(boot, str) else None
+    return None
 
 
 async def _ask_kernel(client: httpx2.AsyncClient, place: str, tell: Tell) -> bool:
-    """Send a request over a connection of its own, and say whether it is acknowledged."""
+    """Send a request over a connection of its own, and say whether it is acknowledged and not answered."""
     handshake = kernel.Handshake()
     async with asyncio.TaskGroup() as asking:
         request = client.get(f"{place}/session", extensions={"trace": handshake}, follow_redirects=False)
         sent = asking.create_task(_let(request), name="ask to be acknowledged")
         await asyncio.wait([sent], timeout=ACKNOWLEDGED_AFTER)
-        speaks = kernel.acknowledges(handshake.before, kernel.read(handshake.socket), is_direct=True)
+        after = None if sent.done() else kernel.read(handshake.socket)
+        speaks = kernel.acknowledges(handshake.before, after, is_direct=True)
         if speaks:
             tell(Grade.KERNEL)
         sent.cancel()
@@ -169,10 +177,21 @@ async def _answer(client: httpx2.AsyncClient, url: httpx2.URL, headers: Headers)
 
 
 def _lives(said: Mapping[str, JSON], boot_id: str) -> bool | None:
-    """Return whether a node's lease is live and renewed, by another node's list; None where that does not say it."""
+    """Return whether a node is busy and its lease renewed, by another node's list, False where it has lapsed.
+
+    None where the list does not say it, or the node is not busy.
+    """
     nodes = said.get("nodes")
     for node in nodes if isinstance(nodes, list) else ():
         if isinstance(node, dict) and node.get("id") == boot_id:
             live, stalled = node.get("live"), node.get("stalled")
-            return live is True and stalled is not True if isinstance(live, bool) else None
+            if live is False or (live is True and stalled is True):
+                return False
+            return True if live is True and _is_late(node) else None
     return None
+
+
+def _is_late(said: Mapping[str, JSON]) -> bool:
+    """Say whether a node's event loop is as late as keeps it from answering."""
+    lag = said.get("loop_lag")
+    return isinstance(lag, int | float) and lag >= BUSY_FROM

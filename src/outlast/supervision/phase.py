@@ -110,11 +110,11 @@ class Grade(StrEnum):
     FRAMES = "frames"
     """Its streams go on."""
     BEACON = "beacon"
-    """Its beacon answers, and it is the same boot of it."""
+    """Its beacon says that it is late, and it is the same boot of it."""
     WITNESS = "witness"
-    """Another node says that it renews its lease."""
+    """Another node says that it is late, and renews its lease."""
     KERNEL = "kernel"
-    """Its machine acknowledges our bytes, and nothing stands between us."""
+    """Its machine acknowledges our bytes, nobody answers, and nothing stands between us."""
 
 
 STRENGTH: Final = {grade: len(Grade) - place for place, grade in enumerate(Grade)}
