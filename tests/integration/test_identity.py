@@ -1,8 +1,11 @@
 """Whose server it is: an address that leads to another one, credentials that end, and rights that are taken away."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +13,14 @@ import httpx2
 import pytest
 from starlette.requests import HTTPConnection
 
-from outlast import Forbidden, ReceivedEvent, Unauthenticated, WrongServer, connect
+from outlast import Forbidden, ReceivedEvent, RunNotFound, Unauthenticated, WrongServer, connect
 from outlast.client.asgi import StreamingTransport
 from outlast.client.client import Client
 from outlast.run import Run
 from outlast.server.access import EXPIRY_GRACE, Access
 from outlast.server.identity import Identity
 from outlast.supervision.phase import Phase, Trouble
+from outlast.supervision.profile import STANDARD
 from outlast.supervision.record import sentence
 from outlast.testing.proxy import FaultProxy
 from tests.integration.programs import Program, house
@@ -204,6 +208,18 @@ async def test_an_identity_that_lost_its_rights_is_tried_once_and_no_more_until_
 
 
 @pytest.mark.virtual
+@pytest.mark.behaviour("R8")
+@pytest.mark.parametrize("owner", ["bob", None], ids=["another owner's", "nobody's"])
+async def test_a_run_that_one_may_not_see_is_refused_at_once_like_one_that_never_was(owner: str | None) -> None:
+    async with watched(Gate(), {"authorization": "first"}) as (stage, _, client):
+        await stage.start("r2", owner="bob")
+        with pytest.raises(RunNotFound):
+            await anext(client.follow("r2", owner=owner))
+        assert asyncio.get_running_loop().time() < 1.0
+        assert client.state.record.link.phase is Phase.LIVE
+
+
+@pytest.mark.virtual
 @pytest.mark.behaviour("N4")
 async def test_a_refresh_that_fails_is_the_failure_of_the_call_that_needed_it_and_of_nothing_else() -> None:
     gate, failing, asked = Gate(), False, 0
@@ -231,3 +247,28 @@ async def test_a_refresh_that_fails_is_the_failure_of_the_call_that_needed_it_an
         failing = False
         assert (await client.status("r1"))["id"] == "r1"
         reading.task.cancel()
+
+
+# ---- a name that does not resolve ----------------------------------------------------------------
+
+
+@pytest.mark.behaviour("K8")
+async def test_a_name_that_is_never_resolved_is_cut_by_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve, over, asked = socket.getaddrinfo, threading.Event(), list[object]()
+
+    def hang(host: Any, *others: Any, **options: Any) -> Any:
+        if host not in {"server.test", b"server.test"}:
+            return resolve(host, *others, **options)
+        asked.append(host)
+        over.wait()
+        raise socket.gaierror("nobody knows")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    brisk = replace(STANDARD, establishment=0.2, ladder=(0.01,))
+    try:
+        async with connect("http://server.test", profile=brisk, hints=False) as client:
+            while len(asked) < 3:  # each attempt is cut, and another one follows
+                await client.state.changed()
+            assert client.state.record.link.trouble is Trouble.SILENT
+    finally:
+        over.set()

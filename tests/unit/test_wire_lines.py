@@ -52,6 +52,7 @@ def test_a_page_that_breaks_off_gives_nothing_of_its_last_line() -> None:
     assert not any(isinstance(line, Last) for line in Lines().feed(PAGE[:-1]))
 
 
+@pytest.mark.behaviour("M3")
 def test_members_in_another_order_with_spaces_and_members_from_tomorrow_are_read() -> None:
     line = b'{ "data" : [1, 2 ] , "from_tomorrow": {"a": "}"}, "type":"text", "cursor" : "7" }\r'
     assert read(line) == Message(event="text", id="7", data=b"[1, 2 ]", content_type=None, retry=None)

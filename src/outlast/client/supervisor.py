@@ -367,8 +367,12 @@ class Supervisor:
 
     async def _gather(self, number: int) -> None:
         connection = self._hold.get(number)
-        if connection is not None:
+        if connection is None:
+            return
+        try:
             await connection.look(
                 lambda grade: self.tell(inputs.Witnessed(link=number, grade=grade)),
                 lambda: self.tell(inputs.Denied(link=number)),
             )
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no evidence (K9)
+            log.warning("evidence could not be looked for (%s)", type(error).__name__)
