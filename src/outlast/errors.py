@@ -150,13 +150,13 @@ class PeerRefused(Refusal):
 
 
 class TooMany(Refusal):
-    """This owner has as many readers on this node as one may have; those that are there stay."""
+    """There are as many readers, sessions or requests in a session as one owner may have; those that are there stay."""
 
     code = "too_many"
 
 
 class Capacity(Refusal):
-    """This node has as many readers as it can bear; those that are there stay."""
+    """This node has as many readers or sessions as it can bear; those that are there stay."""
 
     code = "capacity"
 

@@ -157,6 +157,6 @@ async def test_every_gauge_there_is_is_asked_of_the_running_node() -> None:
         await http.get("/healthz")
         text = (await http.get("/metrics")).text
     gauges = {name for name in FAMILIES if f"# TYPE {PREFIX}{name} gauge" in text}
-    assert gauges == {"runs_held", "readers", "feeds", "loop_lag_seconds", "lease_left_seconds"}
+    assert gauges == {"runs_held", "readers", "sessions", "feeds", "loop_lag_seconds", "lease_left_seconds"}
     lease_left = float(text.split(f"\n{PREFIX}lease_left_seconds ")[1].split("\n")[0])
     assert 0 < lease_left <= 15

@@ -5,7 +5,7 @@ import base64
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -127,6 +127,62 @@ async def test_a_message_of_endless_fragments_ends_its_session_and_no_other(data
         assert answer[:2] == bytes([0x80 | Opcode.CLOSE, len(answer) - 2])
         assert int.from_bytes(answer[2:4]) == Closing.TOO_LARGE
         assert (await other.ask("/session")).status == 200
+
+
+class Impatient(Line):
+    message_within = 0.3
+
+
+@pytest.mark.attack("Z8")
+@pytest.mark.parametrize("way", ["one frame", "fragments and pings"])
+async def test_a_message_that_never_becomes_whole_is_not_kept_and_a_silent_client_is(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outlast.cli.line.Line", Impatient)
+    async with opened() as url, dialled(url) as silent, raw(url) as client, raw(url) as alive:
+        message = b" " * 100_000
+        if way == "one frame":
+            parts = [client.frame(Opcode.TEXT, message)[:90_000]] + [b" "] * 10_000
+        else:
+            fragment = client.frame(Opcode.CONT, b" ", fin=False) + client.frame(Opcode.PING, b"")
+            parts = [client.frame(Opcode.TEXT, b" ", fin=False)] + [fragment] * FRAGMENTS
+        ending = asyncio.create_task(client.reader.read())
+        pinging = client.frame(Opcode.PING, b"")
+        for part in parts:  # byte after byte, until the server has had enough
+            if ending.done():
+                break
+            client.writer.write(part)
+            alive.writer.write(pinging)
+            await asyncio.wait({ending}, timeout=0.01)
+        with suppress(ConnectionError):
+            assert Opcode.CLOSE not in {byte & 0x0F for byte in (await ending)[:1]}
+        assert (await silent.ask("/session")).status == 200
+        alive.writer.write(alive.frame(Opcode.TEXT, b'{"ask": 1, "method": "GET", "path": "/healthz"}'))
+        assert b'"answer":1' in await alive.reader.readuntil(b'"answer":1')
+
+
+async def test_who_is_not_read_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[Line] = []
+
+    class Watched(Impatient):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            lines.append(self)
+
+    monkeypatch.setattr("outlast.cli.line.Line", Watched)
+    async with opened() as url, raw(url) as client:
+        [line] = lines
+        half = client.frame(Opcode.TEXT, b'{"ask": 1, "method": "GET", "path": "/healthz"}')
+        client.writer.write(half[:10])
+        while line._deadline is None:
+            await asyncio.sleep(0)
+        line.read_paused = True  # as where the session has not taken what came before
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_later(3 * Impatient.message_within, over.set)
+        await over.wait()
+        line.read_paused = False
+        client.writer.write(half[10:])
+        assert b'"answer":1' in await client.reader.readuntil(b'"answer":1')
 
 
 async def test_a_message_of_a_few_fragments_is_whole() -> None:

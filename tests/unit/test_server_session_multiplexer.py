@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -413,6 +414,42 @@ async def test_what_is_no_frame_ends_the_session_and_the_close_says_why(
         assert code == closing
         assert reason in sentence
         assert len(sentence.encode()) <= 123
+        await turns()
+        assert (here.hub.readers, len(sessions)) == (0, 0)
+
+
+@pytest.mark.behaviour("F14")
+@pytest.mark.parametrize("seed", range(30))
+async def test_whatever_a_client_says_its_session_ends_typed_or_serves_it_and_leaves_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    async with staged() as stage, site(stage, sessions=(sessions := Sessions())) as here:
+        run = await stage.active("r1")
+        await stage.say(run, "x" * WINDOW, "one", "two")
+        async with connected(here.app) as line:
+            asked = line.open("/runs/r1")
+            for _ in range(chance.randrange(1, 120)):
+                exchange = chance.randint(1, asked + (chance.random() < 0.02))
+                match chance.randrange(8):
+                    case 0 | 1 | 2:
+                        path = chance.choice(["/runs/r1/events", "/runs/r1/events?wait=5", "/runs/r1", "/none", "/"])
+                        accept = chance.choice(["text/event-stream", "application/json"])
+                        asked = line.open(path, chance.choice(["GET", "GET", "HEAD", "POST", "FROB"]), accept=accept)
+                    case 3 | 4:
+                        line.say(Leave(exchange=exchange))
+                    case 5:
+                        line.say(Grant(exchange=exchange, size=chance.choice([1, 100, PIECE])))
+                    case 6:
+                        await stage.say(run, "live")
+                    case _:
+                        await turns(chance.randrange(20))
+            await turns()
+            codes = {None, Closing.INVALID}
+            assert (None if line.closed is None else line.closed[0]) in codes
+            ends = [frame.exchange for frame in line.heard if isinstance(frame, End | Broken)]
+            assert len(ends) == len(set(ends)), "an exchange ends once"
+            for exchange in set(ends):
+                [*_, last] = [frame for frame in line.heard if frame.exchange == exchange]
+                assert isinstance(last, End | Broken), "and nothing of it comes afterwards"
         await turns()
         assert (here.hub.readers, len(sessions)) == (0, 0)
 

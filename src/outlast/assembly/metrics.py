@@ -94,6 +94,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "first_call_seconds": Family(kind=Histogram, says="From a claim to its first call of the worker."),
     "runs_held": Family(kind=Gauge, says="Runs that this node drives."),
     "readers": Family(kind=Gauge, says="Readers being served."),
+    "sessions": Family(kind=Gauge, says="WebSockets that are open."),
     "feeds": Family(kind=Gauge, says="Logs being watched for readers."),
     "loop_lag_seconds": Family(kind=Gauge, says="How late the event loop was at its newest beat."),
     "lease_left_seconds": Family(kind=Gauge, says="Seconds until the node's lease ends unless it is renewed."),

@@ -181,6 +181,7 @@ class Serving:
             {
                 "runs_held": lambda: self._node.held,
                 "readers": lambda: self._hub.readers,
+                "sessions": lambda: len(self._sessions),
                 "feeds": lambda: self._hub.feeds,
                 "loop_lag_seconds": lambda: self._node.pulse.lag,
                 "lease_left_seconds": lambda: self._node.lease_left,

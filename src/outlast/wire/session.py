@@ -20,7 +20,8 @@ What either end may rely on:
    Addresses that an answer names are those of HTTP, with the place in front.
 4. Only headers of content travel: `ASKED` in an `Ask`, where any other is refused, and `ANSWERED` in an `Answer`. A
    header that came several times is one, with commas. Who asks was said in the handshake, once for all exchanges: a
-   proxy that checks or strips headers does not look into frames, so no frame can say it.
+   proxy that checks or strips headers does not look into frames, so no frame can say it. A 401 in an exchange is about
+   the handshake: other credentials need another session.
 5. A body that is asked is text in UTF-8, whole in its `Ask`. That of a HEAD, of a 204 and of a 304 has no pieces.
 6. Of every exchange at most `WINDOW` bytes of body are under way that were not granted again, so a receiver that is
    slow in one holds up no other: it takes every frame off the socket at once, and grants when what it keeps is taken.
