@@ -17,6 +17,7 @@ from typing import Any
 
 from outlast import ReceivedEvent, connect
 from outlast.client.client import Client
+from outlast.client.connect import USUAL
 from outlast.client.record import ClientRecord
 from outlast.log.event import StoredEvent
 from outlast.supervision.phase import Grade, Phase
@@ -46,6 +47,8 @@ TRUE = {"TEST_HEARTBEAT": "10", "TEST_LEASE": "15"}
 """Variables of a server that is as patient as it is by default."""
 BEGINNING = 3
 """Numbers by which a client is in the midst of its run."""
+SOCKETED = {"OUTLAST_WEBSOCKET": "1"}
+"""What lets a server be connected to over a WebSocket too."""
 STRANGE = frozenset({Phase.SWITCHING, Phase.BACKOFF, Phase.OFFLINE, Phase.BLOCKED})
 """Phases that nobody is shown while something speaks for a server."""
 
@@ -149,11 +152,17 @@ class Watch:
 
 @asynccontextmanager
 async def watching(
-    urls: Sequence[str], run: str, *, profile: Profile = BRISK, jitter: Callable[[], float] = lambda: 0.5
+    urls: Sequence[str],
+    run: str,
+    *,
+    profile: Profile = BRISK,
+    transports: Sequence[str] = USUAL,
+    jitter: Callable[[], float] = lambda: 0.5,
 ) -> AsyncIterator[Watch]:
     """Follow a run to its end, which ends the block, and write down what is shown meanwhile and what comes."""
     watch = Watch(run)
-    async with connect(list(urls), profile=profile, hints=False, jitter=jitter) as client:
+    connecting = connect(list(urls), profile=profile, transports=transports, hints=False, jitter=jitter)
+    async with connecting as client:
         watch.client = client
         showing = asyncio.create_task(_show(client, watch))
         following = asyncio.create_task(_follow(client, watch))

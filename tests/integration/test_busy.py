@@ -14,6 +14,7 @@ from outlast.supervision.phase import Grade, Phase, Wakeup
 from outlast.supervision.profile import DESKTOP, SILENT_BEATS, STANDARD, Profile
 from tests.integration.busy import (
     BRISK,
+    SOCKETED,
     STRANGE,
     TRUE,
     Watch,
@@ -43,10 +44,11 @@ class Hindered:
 
     way: str
     beacon: str
+    transport: str = "sse"
 
     @property
     def name(self) -> str:
-        return f"{self.way}, {self.beacon or 'no beacon'}"
+        return f"{self.way}, {self.beacon or 'no beacon'}, {self.transport}"
 
     @property
     def grade(self) -> Grade:
@@ -55,12 +57,14 @@ class Hindered:
     @property
     def environ(self) -> dict[str, str]:
         process = "1" if self.beacon == "process" else "0"
-        return {"OUTLAST_BEACON": "0" if self.beacon else "", "OUTLAST_BEACON_PROCESS": process}
+        return SOCKETED | {"OUTLAST_BEACON": "0" if self.beacon else "", "OUTLAST_BEACON_PROCESS": process}
 
 
 EVERY = [
     *(Hindered(way=way, beacon="thread") for way in ("sleep", "loop")),
     *(Hindered(way=way, beacon="process") for way in ("call", "stopped")),
+    *(Hindered(way=way, beacon="", transport="websocket") for way in ("sleep", "call", "stopped")),
+    Hindered(way="stopped", beacon="process", transport="websocket"),
     *(Hindered(way=way, beacon="") for way in ("sleep", "call", "stopped")),
 ]
 """Every way, with each witness that can speak while it lasts; a second loop in Python would only starve the first."""
@@ -69,7 +73,9 @@ BEGUN = 8
 SENT = 3
 """Numbers of the run that is started while its server stands still."""
 SHORT = [
-    each for each in EVERY if each.name in {"sleep, no beacon", "loop, thread", "call, process", "stopped, no beacon"}
+    *(Hindered(way=way, beacon="") for way in ("sleep", "stopped")),
+    *(Hindered(way=way, beacon=beacon) for way, beacon in (("loop", "thread"), ("call", "process"))),
+    Hindered(way="sleep", beacon="", transport="websocket"),
 ]
 
 
@@ -78,7 +84,7 @@ async def hinder(hindered: Hindered, folder: Path, *, seconds: float, profile: P
     async with house(folder, **hindered.environ, **environ) as servers:
         server = await servers.serve()
         run = await start(server, "hindered", hindrance(hindered.way, seconds))
-        async with watching([server.url], run, profile=profile) as watch:
+        async with watching([server.url], run, profile=profile, transports=[hindered.transport]) as watch:
             await watch.begun()
             sending = asyncio.create_task(send(watch, folder, after=seconds / 2))
             if hindered.way == "stopped":

@@ -13,11 +13,26 @@ from outlast.supervision.phase import Phase
 from outlast.supervision.profile import STANDARD, Profile
 from outlast.testing.network import BlackHole
 from outlast.testing.proxy import FaultProxy
-from tests.integration.busy import BRISK, TRUE, by_claim, hindrance, judge, longest, noted, stop, tell, watching
+from tests.integration.busy import (
+    BRISK,
+    SOCKETED,
+    TRUE,
+    by_claim,
+    hindrance,
+    judge,
+    longest,
+    noted,
+    stop,
+    tell,
+    watching,
+)
 from tests.integration.programs import house
-from tests.integration.readers import start
+from tests.integration.readers import start, status
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180), pytest.mark.fault("X16")]
+
+
+EVERY_WAY = pytest.mark.parametrize("way", ["sse", "websocket"])
 
 
 async def end(reader: asyncio.StreamReader) -> float:
@@ -28,13 +43,14 @@ async def end(reader: asyncio.StreamReader) -> float:
 
 
 @pytest.mark.behaviour("P16")
+@EVERY_WAY
 async def test_a_server_that_is_killed_is_tried_again_at_once_and_the_run_goes_on_over_its_next_life(
-    tmp_path: Path,
+    tmp_path: Path, way: str
 ) -> None:
-    async with house(tmp_path, OUTLAST_BEACON="0") as servers:
+    async with house(tmp_path, OUTLAST_BEACON="0", **SOCKETED) as servers:
         server = await servers.serve()
         run = await start(server, "hindered", hindrance())
-        async with watching([server.url], run) as watch:
+        async with watching([server.url], run, transports=[way]) as watch:
             await watch.begun()
             port = int(server.url.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -53,13 +69,14 @@ async def test_a_server_that_is_killed_is_tried_again_at_once_and_the_run_goes_o
 
 
 @pytest.mark.behaviour("P16")
-async def test_a_black_hole_is_left_although_a_kernel_on_this_side_of_it_acknowledges(tmp_path: Path) -> None:
-    async with house(tmp_path) as servers:
+@EVERY_WAY
+async def test_a_black_hole_is_left_although_a_kernel_on_this_side_of_it_acknowledges(tmp_path: Path, way: str) -> None:
+    async with house(tmp_path, **SOCKETED) as servers:
         server = await servers.serve()
         run = await start(server, "hindered", hindrance())
         async with (
             FaultProxy("127.0.0.1", int(server.url.rpartition(":")[2])) as proxy,
-            watching([proxy.url], run) as watch,
+            watching([proxy.url], run, transports=[way]) as watch,
         ):
             await watch.begun()
             swallowed = proxy.connections
@@ -109,3 +126,27 @@ async def test_of_two_nodes_one_is_stopped_and_the_stream_goes_on_through_the_ot
     sys.stdout.write(f"one of two stopped: {watch.summary}; {longest(watch.taken_at):.1f} s without an event\n")
     assert Phase.SWITCHING in watch.phases
     assert (watch.generations, watch.mute) == (2, 0.0)
+
+
+# ---- and what drains leads its clients to another -----------------------------------------------
+
+
+@pytest.mark.behaviour("D1", "R1")
+async def test_a_websocket_is_led_from_a_node_that_drains_to_the_next_and_its_client_is_never_without_a_link(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, OUTLAST_GRACE="5", **SOCKETED) as servers:
+        draining, other = [await servers.serve() for _ in range(2)]
+        run = await start(draining, "hindered", hindrance())
+        async with watching([draining.url, other.url], run, transports=["websocket"]) as watch:
+            await watch.begun()
+            draining.signal(signal.SIGTERM)
+            await watch.until(lambda watch: watch.generations > 1)
+            assert await draining.end() in {0, -signal.SIGTERM}
+            tell(tmp_path)
+        await judge(other, watch)
+        takeovers = (await status(other, run))["budget"]["life"]["used"]
+    sys.stdout.write(f"drained: {watch.summary}\n")
+    assert (watch.mute, takeovers) == (0.0, 0)
+    assert {Phase.BACKOFF, Phase.BUSY, Phase.SLOW}.isdisjoint(watch.phases)
+    assert "ERROR" not in draining.errors

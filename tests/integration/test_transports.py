@@ -22,6 +22,7 @@ from outlast.testing.proxy import FaultProxy
 from outlast.wire import native
 from tests.host import hosted
 from tests.integration.stream import LOG, PLACES, SAID
+from tests.served import served as as_served
 from tests.stage import Site, Stage, staged
 from tests.stage import site as served_site
 
@@ -466,6 +467,29 @@ async def test_a_server_that_comes_back_without_sessions_is_followed_over_the_ne
                 received = events(await reading)
     assert [event.data for _, event in received][:-1] == ["a", "b", "c"]
     assert (door.kinds[0], door.kinds[-1]) == ("websocket", "sse")
+
+
+@pytest.mark.behaviour("R13")
+@pytest.mark.parametrize("websocket", [True, False])
+async def test_what_outlast_serve_speaks_is_connected_to_whether_it_has_a_websocket_or_not(websocket: bool) -> None:
+    outlast = Outlast("sqlite://", signals=False, websocket=websocket)
+
+    @outlast.worker("echo")
+    async def echo(run: Any) -> AsyncIterator[str]:
+        yield run.input
+
+    async with as_served(outlast) as port:
+        url = f"http://127.0.0.1:{port}"
+        async with connect(url, transports=EVERY) as client:
+            await client.start("echo", "hello", id="r1")
+            received = events(await collect(client.follow("r1")))
+        assert [event.data for _, event in received][1] == "hello"
+        alone = collect(follow(url, "r1", transports=["websocket"]))
+        if websocket:
+            assert events(await alone) == received
+        else:
+            with pytest.raises(WireError, match="websocket=True"):
+                await alone
 
 
 class Deaf:
