@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import append, client, death, disk, fanout, idle, memory, peers, replay, startup, stream
+from bench import append, client, death, disk, fanout, idle, machine, memory, peers, replay, startup, stream
 from bench.measure import Row
 
 ROWS: Mapping[str, Callable[[float], Row]] = {
@@ -26,6 +26,7 @@ ROWS: Mapping[str, Callable[[float], Row]] = {
     "client-long": client.long,
     "client-bursts": client.bursts,
     "client-live": client.live,
+    "machine": machine.row,
     "start-import": startup.importing_it,
     "start-serve": startup.serving_it,
     "death-restart": death.restart,
