@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from outlast.client.asgi import StreamingTransport
-from outlast.client.connect import follow
+from outlast.client.connect import connect, follow
 from outlast.client.received import ReceivedEvent, ReceivedGap
 from outlast.errors import (
     CursorInvalid,
@@ -435,6 +435,26 @@ async def test_headers_that_do_not_come_are_cut_by_the_same_deadline() -> None:
     peer = Peer(stream(*frames(1)))
     assert await seqs(peer.follow(headers=headers)) == ALL
     assert peer.greeted[0] - asked[0] == ESTABLISHMENT + 0.25
+
+
+@pytest.mark.behaviour("K8")
+async def test_a_name_that_is_not_resolved_is_cut_by_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    asked = []
+
+    async def getaddrinfo(*_: object, **__: object) -> None:
+        asked.append(loop.time())
+        await loop.create_future()
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    async with connect("http://agents.example", hints=False, jitter=lambda: 0.5) as client:
+        await asyncio.sleep(ESTABLISHMENT - 0.01)
+        assert client.state.record.link.phase is Phase.CONNECTING
+        await asyncio.sleep(0.02)
+        link = client.state.record.link
+        assert (link.phase, link.trouble) == (Phase.BACKOFF, Trouble.SILENT)
+        await asyncio.sleep(1)
+        assert asked == [0.0, ESTABLISHMENT + 0.25]
 
 
 # ---- credentials and refusals -------------------------------------------------------------------

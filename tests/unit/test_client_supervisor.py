@@ -14,6 +14,7 @@ from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.link import Link
 from outlast.supervision.phase import Grade, Phase, Trouble, Wakeup
+from outlast.supervision.profile import DESKTOP, STANDARD, Profile
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
@@ -81,8 +82,10 @@ class Hanging:
 
 
 @asynccontextmanager
-async def supervised(lines: Lines | Hanging, *, store: str | None = None) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor([lines], Link(), store=store, jitter=lambda: 0.5)
+async def supervised(
+    lines: Lines | Hanging, *, store: str | None = None, profile: Profile = STANDARD
+) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor([lines], Link(profile=profile), store=store, jitter=lambda: 0.5)
     owner = asyncio.create_task(supervisor.run())
     supervisor.tell(inputs.Want())
     try:
@@ -132,7 +135,6 @@ async def test_an_unexpected_error_is_that_attempts_failure_and_is_reported(capl
     ]
 
 
-@pytest.mark.behaviour("K7", "K8")
 async def test_an_error_while_a_connection_is_let_go_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Stuck(Line):
         async def close(self) -> None:
@@ -149,6 +151,7 @@ async def test_an_error_while_a_connection_is_let_go_ends_nothing(caplog: pytest
     assert "token" not in caplog.text
 
 
+@pytest.mark.behaviour("K7", "K8")
 async def test_an_attempt_that_hangs_is_cut_at_the_deadline_and_the_last_one_by_the_end() -> None:
     hanging = Hanging()
     async with supervised(hanging):
@@ -182,6 +185,46 @@ async def test_whoever_waits_for_a_link_is_told_that_there_will_be_none() -> Non
         await asyncio.sleep(1)
     with pytest.raises(ClientClosed):
         await waiting
+
+
+@pytest.mark.behaviour("K18")
+@pytest.mark.parametrize(
+    "wakeups",
+    [[], [Wakeup.VISIBLE], [Wakeup.USER], [Wakeup.VISIBLE, Wakeup.PATH_CHANGED]],
+    ids=["live", "asked", "being replaced", "asked, then replaced"],
+)
+async def test_nothing_is_called_back_after_the_end(wakeups: list[Wakeup]) -> None:
+    lines = Lines(Line)
+    async with supervised(lines) as supervisor:
+        await established(supervisor)
+        for wakeup in wakeups:
+            supervisor.tell(inputs.Woken(wakeup=wakeup))
+    called = [(len(lines.attempts), line.probes, line.closed) for line in lines.made]
+    for line in lines.made:
+        line.answering.set()
+    for wakeup in Wakeup:
+        supervisor.tell(inputs.Woken(wakeup=wakeup))
+    supervisor.tell(inputs.Want())
+    await asyncio.sleep(3600)
+    assert [(len(lines.attempts), line.probes, line.closed) for line in lines.made] == called
+    assert {line.closed for line in lines.made} == {1}
+    assert supervisor.record.phase is Phase.CLOSED
+
+
+@pytest.mark.behaviour("P3")
+async def test_an_answer_to_the_second_probe_keeps_the_connection_and_all_that_hangs_on_it() -> None:
+    lines = Lines(Line)
+    async with supervised(lines, profile=DESKTOP) as supervisor:
+        link = await established(supervisor)
+        supervisor.tell(inputs.Woken(wakeup=Wakeup.VISIBLE))
+        await asyncio.sleep(20.1)
+        assert (lines.made[0].probes, supervisor.record.phase) == (2, Phase.SLOW)
+        assert supervisor.record.can_send
+        lines.made[0].answering.set()
+        await asyncio.sleep(0.01)
+        assert (supervisor.record.phase, supervisor.record.generation) == (Phase.LIVE, 1)
+        assert supervisor.established == link
+        assert (len(lines.attempts), lines.made[0].closed) == (1, 0)
 
 
 @pytest.mark.behaviour("P1", "P11")
