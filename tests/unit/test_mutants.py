@@ -19,7 +19,7 @@ from tests.mutants.wrong import WRONG
 
 FEW = 20_000
 """Steps within which chance finds each machine that is wrong."""
-MANY = 20_000
+MANY = 5_000
 """Steps in which chance finds nothing wrong with a machine in another form."""
 TOGETHER = 40
 """Mutants of one table that are tried in one test."""
