@@ -17,6 +17,8 @@ from outlast.client.client import Client
 from outlast.client.evidence import Evidence
 from outlast.supervision.phase import Phase
 from outlast.supervision.profile import DESKTOP, STANDARD
+from outlast.testing.faults import Gate
+from outlast.testing.peer import Answer, Asked, ScriptedPeer
 from tests.scripts import (
     ALL,
     GREETING,
@@ -176,6 +178,36 @@ async def test_after_the_end_nothing_is_asked_called_or_left(
     assert (calls, len(peer.greeted), len(peer.times)) == counted
     assert (seen[-1], seen.count(Phase.CLOSED), client.state.record.link.phase) == (Phase.CLOSED, 1, Phase.CLOSED)
     assert asyncio.all_tasks() == before
+
+
+@pytest.mark.behaviour("R1", "K18")
+async def test_a_request_ends_with_the_client_also_over_a_carrier_that_is_not_its_own() -> None:
+    peer = Peer(mute)
+    async with client_of(peer) as client:
+        asking = asyncio.create_task(client.status("r"))
+        await asyncio.sleep(1)
+    with pytest.raises(Unanswered):
+        await asking
+    assert now() == 1.0
+
+
+@pytest.mark.behaviour("R1")
+async def test_a_request_that_is_under_way_is_answered_over_the_link_that_is_replaced() -> None:
+    gate = Gate()
+
+    def server(asked: Asked) -> Answer:
+        if asked.path.endswith("/session"):
+            return Answer(body=[b'{"boot_id": "b", "protocol": 1}'])
+        return Answer(body=[b'{"id": ', gate, b'"r"}'])
+
+    async with ScriptedPeer(server) as peer, connect(peer.url, jitter=lambda: 0.5) as client:
+        asking = asyncio.create_task(client.status("r"))
+        await peer.until(lambda peer: len(peer.asked) == 2)
+        client.wakeup("user")
+        while client.state.record.link.generation == 1:
+            await client.state.changed()
+        gate.open()
+        assert await asking == {"id": "r"}
 
 
 # ---- patience --------------------------------------------------------------------------------------
