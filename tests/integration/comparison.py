@@ -158,26 +158,30 @@ async def swallow(scene: Scene, _seconds: float) -> None:
 
 async def engulf(scene: Scene, seconds: float) -> None:
     """Let everything be swallowed on the way for so long; connections from before stay lost."""
+    await _engulf(scene, seconds)
+
+
+async def engulf_seen(scene: Scene, seconds: float) -> None:
+    """Let somebody look when that has begun."""
+    await _engulf(scene, seconds, lambda: scene.watch.client.wakeup(Wakeup.VISIBLE))
+
+
+async def engulf_slept(scene: Scene, seconds: float) -> None:
+    """Let the machine wake from a short sleep when that has begun."""
+    await _engulf(scene, seconds, lambda: scene.watch.client.wakeup(Wakeup.RESUMED, seconds=5.0))
+
+
+async def _engulf(scene: Scene, seconds: float, wake: Callable[[], None] = lambda: None) -> None:
     assert scene.proxy is not None, "this scene has one"
-    scene.begin()
     swallowed = scene.proxy.connections
     scene.proxy.impose(BlackHole())
+    await asyncio.sleep(BETWEEN)  # what had come through before has been taken
+    scene.begin()
+    wake()
     await asyncio.sleep(seconds)
     scene.proxy.lift()
     for connection in swallowed:
         connection.impose(BlackHole())
-
-
-async def engulf_seen(scene: Scene, seconds: float) -> None:
-    """Let somebody look at that moment."""
-    scene.watch.client.wakeup(Wakeup.VISIBLE)
-    await engulf(scene, seconds)
-
-
-async def engulf_slept(scene: Scene, seconds: float) -> None:
-    """Let the machine wake from a short sleep at that moment."""
-    scene.watch.client.wakeup(Wakeup.RESUMED, seconds=5.0)
-    await engulf(scene, seconds)
 
 
 CONDITIONS = (
