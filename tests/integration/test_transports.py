@@ -530,7 +530,11 @@ def first(fault: Fault) -> Callable[[int], list[Fault]]:
 @pytest.mark.behaviour("R2")
 @pytest.mark.fault("X15")
 @pytest.mark.parametrize(
-    "step", [pytest.param(251, id="at some bytes"), pytest.param(1, id="at every byte", marks=pytest.mark.long)]
+    "step",
+    [
+        pytest.param(251, id="at some bytes"),
+        pytest.param(5, id="at every fifth byte", marks=[pytest.mark.long, pytest.mark.timeout(300)]),
+    ],
 )
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 async def test_wherever_a_websocket_is_cut_a_follow_sees_each_event_once(step: int, reset: bool) -> None:
