@@ -301,7 +301,9 @@ async def connected(app: Any, **handshake: Any) -> AsyncIterator[Line]:
     finally:
         line.room.set()
         line.hang_up()
-        await serving
+        await asyncio.wait({serving})
+        if not serving.cancelled():
+            serving.result()
 
 
 @asynccontextmanager

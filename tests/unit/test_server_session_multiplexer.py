@@ -492,6 +492,46 @@ async def test_a_server_that_finds_the_client_gone_ends_the_session() -> None:
         assert here.hub.readers == 0
 
 
+async def test_one_message_is_sent_at_a_time_so_that_a_full_socket_keeps_one_of_them() -> None:
+    under_way, most = 0, 0
+
+    async with staged() as stage, site(stage, sessions=Sessions()) as here:
+        line = Line()
+
+        async def send(message: Any) -> None:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await turns(5)
+            await line.send(message)
+            under_way -= 1
+
+        app: Any = here.app
+        serving = asyncio.create_task(app(scope_of(), line.receive, send))
+        for exchange in [line.open("/session") for _ in range(20)]:
+            assert (await line.rest(exchange)).status == 200
+        line.hang_up()
+        await serving
+    assert most == 1
+
+
+async def test_a_session_is_cancelled_also_while_it_refuses_what_is_too_much() -> None:
+    async def wait(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async with alone(wait) as line:
+        for _ in range(EXCHANGES):
+            line.open("/")
+        await turns(2 * EXCHANGES)
+        line.room.clear()
+        line.open("/")
+        await turns()
+        [serving] = [task for task in asyncio.all_tasks() if task.get_name() == "a WebSocket"]
+        serving.cancel()
+        await asyncio.wait({serving}, timeout=1)
+        assert serving.cancelled()
+
+
 async def test_one_that_is_gone_before_it_was_accepted_is_no_accident() -> None:
     async with staged() as stage, site(stage, sessions=(sessions := Sessions())) as here:
 
