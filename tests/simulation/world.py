@@ -16,6 +16,7 @@ from outlast.lease import LeasePolicy
 from outlast.log.event import Event
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run, Status
+from outlast.server.access import Access
 from outlast.testing.clock import run as run_virtually
 from outlast.testing.cluster import Cluster, Member
 from outlast.testing.faults import NoFaults, Outage
@@ -84,13 +85,13 @@ class Plan:
 class World:
     """A cluster under a storm."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, access: Access | None = None) -> None:
         self.dice = random.Random(f"world {seed}")
         self.seed = seed
         self.plan = Plan.rolled(self.dice)
         self.calm = False
         self.workers = {name: ScriptedWorker(self.script, self.answer, kind=kind) for name, kind in WORKERS.items()}
-        self.cluster = Cluster(self.workers, seed=seed, recovery=RECOVERY, lease=LEASE, admit=self.admit)
+        self.cluster = Cluster(self.workers, seed=seed, recovery=RECOVERY, lease=LEASE, admit=self.admit, access=access)
         self.nodes: list[Member] = []
         self.runs: list[Run] = []
         self.trouble: list[Trouble] = []

@@ -123,7 +123,7 @@ class Follow:
 
     async def close(self) -> None:
         """Let go of the stream. Harmless twice."""
-        self._supervisor.followers.discard(self)
+        self._supervisor.followers.pop(self, None)
         stream, self._stream, self._lost, self._link = self._stream, None, None, None
         self._unmute()
         if self._watch is not None:
@@ -188,7 +188,7 @@ class Follow:
 
     async def _open(self) -> None:
         """Ask for a stream over the link that there is, once there is one. Raises what blocks it."""
-        self._supervisor.followers.add(self)
+        self._supervisor.followers[self] = None
         asked = self._asked
         link = await self._supervisor.wait_established(patient=asked.patient)
         self._moved.clear()

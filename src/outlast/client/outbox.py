@@ -135,7 +135,7 @@ class Outbox:
 
     async def run(self) -> None:
         """Send what is kept, until the client is closed."""
-        self._supervisor.followers.add(self)
+        self._supervisor.followers[self] = None
         try:
             while True:
                 await _wait(self._queued, await self._flush_or_tell())
@@ -143,7 +143,7 @@ class Outbox:
         except ClientClosed:
             pass
         finally:
-            self._supervisor.followers.discard(self)
+            self._supervisor.followers.pop(self, None)
 
     # ---- inside -----------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class Supervisor:
         self._tasks: asyncio.TaskGroup | None = None
         self._heard_at = float("-inf")
         self._spoken = LETTING_GO  # the newest link over which a stream has said something
-        self.followers: set[Follower] = set()
+        self.followers: dict[Follower, None] = {}  # in order, so that they move in the same one every time
         self.error: OutlastError | None = None
 
     # ---- what others see --------------------------------------------------------------------
@@ -294,7 +294,11 @@ class Supervisor:
 
     def _begin(self, number: int, errand: Coroutine[None, None, None], name: str) -> None:
         assert self._tasks is not None, "only the owner steps"
-        task = self._tasks.create_task(errand, name=name)
+        try:
+            task = self._tasks.create_task(errand, name=name)
+        except RuntimeError:  # the owner was ended from outside, as by the end of its loop: nobody is left for errands
+            errand.close()
+            return
         errands = self._errands.setdefault(number, set())
         errands.add(task)
         task.add_done_callback(errands.discard)

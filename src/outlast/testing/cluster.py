@@ -28,12 +28,16 @@ from outlast.log.event import JSON, StoredEvent
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.run import Run
+from outlast.server.access import Access
 from outlast.server.conditions import Admit, Conditions
 from outlast.server.drain import GRACE, HURRY
 from outlast.server.intake import Door, Intake
 from outlast.server.node import Node
 from outlast.server.readers.hub import Hub
 from outlast.server.readers.place import locate
+from outlast.server.routes import build
+from outlast.server.routes.events import Events
+from outlast.server.seats import Seats
 from outlast.stores.base import Store
 from outlast.stores.sqlite import SQLiteStore
 from outlast.testing.faults import Fault, Faults
@@ -84,12 +88,14 @@ class LoopClock:
 
 
 class Member:
-    """One node of a cluster: its process, its view of the store, what it drives and what it serves.
+    """One node of a cluster: its process, its view of the store, what it drives, and `app`, all that it serves.
 
     `crash` is the error that ended it while it served, which nothing ever should.
     """
 
-    def __init__(self, name: str, inner: Store, workers: Mapping[str, Worker], conditions: Conditions) -> None:
+    def __init__(
+        self, name: str, inner: Store, workers: Mapping[str, Worker], conditions: Conditions, access: Access
+    ) -> None:
         self.name = name
         self.facts: list[Fact] = []
         self.crash: Exception | None = None
@@ -105,6 +111,17 @@ class Member:
             lag=lambda: self.node.pulse.lag,
             report=conditions.report,
             jitter=conditions.jitter,
+        )
+        self.app = build(
+            intake=self.intake,
+            store=self.store,
+            access=access,
+            policy=conditions.recovery,
+            describe_node=lambda: {"boot_id": self.node.id},
+            seats=Seats(),
+            check_ready=lambda: self.intake.check_open(letting_in=True),
+            events=Events(self.intake, self.store.logs, self.hub),
+            greet=self.hub.greeting,
         )
         self._serving = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -158,8 +175,9 @@ class Member:
 class Cluster:
     """A store, workers, nodes that come and go, and the history of it all. Times are virtual seconds.
 
-    `store` is one in memory unless a test brings its own, open; `clock` is that one's. The same `seed` rolls the same
-    jitter. Two clusters over one file need a `prefix` each for the ids they mint.
+    `store` is one in memory unless a test brings its own, open; `clock` is that one's. `access` is asked about requests
+    to a node's `app`; without it everybody is answered. The same `seed` rolls the same jitter. Two clusters over one
+    file need a `prefix` each for the ids they mint.
     """
 
     def __init__(
@@ -171,6 +189,7 @@ class Cluster:
         lease: LeasePolicy | None = None,
         limits: LogLimits | None = None,
         admit: Admit | None = None,
+        access: Access | None = None,
         clock: LoopClock | None = None,
         store: Store | None = None,
         prefix: str = "minted",
@@ -189,6 +208,7 @@ class Cluster:
             limits=limits or LogLimits(),
             admit=admit,
         )
+        self.access = access or Access(report=lambda _fact: None, allow_anonymous=True)
         self._ids = (f"{prefix}-{number}" for number in itertools.count(1))
         self._loop = asyncio.get_running_loop()
         self._owns_store = store is None
@@ -238,7 +258,7 @@ class Cluster:
 
         witness = Witness(self.store, self.history.note, node=name)
         conditions = replace(self.conditions, report=report)
-        member = Member(name, witness, workers or self.workers, conditions)
+        member = Member(name, witness, workers or self.workers, conditions, self.access)
         member.store.on_fault = met
         self.members.append(member)
         return member

@@ -9,7 +9,7 @@
     await process.gone()
 
 Rules:
-1. A task belongs to the process of the task that created it.
+1. A task belongs to the process of the task that created it, or that set the timer which did.
 2. A paused process takes no step. What would have woken its tasks is kept: resumed, each goes on from where it stood.
 3. A killed process is told nothing and is asked nothing. Its tasks are cancelled until they are over, because Python
    ends no coroutine otherwise; whatever they do on the way must lead nowhere, which is what `on_death` is for.
@@ -17,6 +17,7 @@ Rules:
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import ContextVar, copy_context
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -26,6 +27,8 @@ TURNS: Final = 1000
 T = TypeVar("T")
 
 _owners: "WeakKeyDictionary[asyncio.Task[Any], Process]" = WeakKeyDictionary()
+_of_context: "ContextVar[Process | None]" = ContextVar("process", default=None)
+"""Whose context something is: a callback has no task, and the context of the one that asked for it."""
 _brought: "WeakSet[asyncio.AbstractEventLoop]" = WeakSet()
 _outside = False
 
@@ -53,7 +56,7 @@ class Process:
         if not self.alive:
             coroutine.close()
             raise ProcessLookupError(f"{self.name} is dead")
-        task = outside(_Stoppable(coroutine, self), name=name or self.name)
+        task = outside(_Stoppable(coroutine, self), name=name or self.name, context_of=self)
         self.adopt(task)
         return task
 
@@ -153,7 +156,7 @@ def bring_processes(loop: asyncio.AbstractEventLoop) -> None:
     make: Callable[..., Any] = loop.get_task_factory() or _plain_task
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:  # noqa: ANN401 - asyncio's own, which grow with each Python
-        process = None if _outside else _owner(asyncio.current_task(loop))
+        process = None if _outside else _creator(loop)
         if process is None:
             return make(loop, coroutine, **options)
         task: asyncio.Task[Any] = make(loop, _Stoppable(coroutine, process), **options)
@@ -167,15 +170,24 @@ def _owner(task: "asyncio.Task[Any] | None") -> Process | None:
     return None if task is None else _owners.get(task)
 
 
+def _creator(loop: asyncio.AbstractEventLoop) -> Process | None:
+    task = asyncio.current_task(loop)
+    return _of_context.get() if task is None else _owner(task)
+
+
 def _plain_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
     return asyncio.Task(coroutine, loop=loop, **options)
 
 
-def outside(coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+def outside(
+    coroutine: Coroutine[Any, Any, T], *, name: str | None = None, context_of: Process | None = None
+) -> asyncio.Task[T]:
     """Begin a task that belongs to no process, whoever asks: what was sent to a store is out of the sender's hands."""
     global _outside  # noqa: PLW0603 - set for the length of one call, on one loop's thread
+    context = copy_context()
+    context.run(_of_context.set, context_of)
     _outside = True
     try:
-        return asyncio.get_running_loop().create_task(coroutine, name=name)
+        return asyncio.get_running_loop().create_task(coroutine, name=name, context=context)
     finally:
         _outside = False
