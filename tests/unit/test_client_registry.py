@@ -43,11 +43,14 @@ async def test_the_same_server_added_again_keeps_its_link_and_another_replaces_i
         await come_to(first, Phase.LIVE)
         assert await servers.add("here", there.url, headers={"authorization": "a"}) is first
         assert (first.state.record.link.generation, len(there.asked)) == (1, 1)
+        other = await servers.add("here", there.url, headers={"authorization": "a"}, transports=["long-poll"])
+        assert other is not first
+        await come_to(other, Phase.LIVE)
         second = await servers.add("here", there.url, headers={"authorization": "b"})
-        assert second is not first
+        assert second is not other
         assert first.state.record.link.phase is Phase.CLOSED
         await come_to(second, Phase.LIVE)
-        assert [asked.headers["authorization"] for asked in there.asked] == ["a", "b"]
+        assert [asked.headers["authorization"] for asked in there.asked] == ["a", "a", "b"]
         await there.until(lambda peer: peer.open == 1)
         assert (len(servers), servers["here"]) == (1, second)
 

@@ -95,6 +95,11 @@ def test_an_impossible_url_is_refused_where_the_block_begins() -> None:
     assert of_ours() == []
 
 
+def test_the_options_of_a_client_are_those_of_connect() -> None:
+    with pytest.raises(InputInvalid, match="transports"), connect_sync("http://127.0.0.1:1", transports=["pigeon"]):
+        pass
+
+
 def test_a_client_that_has_ended_says_so() -> None:
     with served(Peer((200, LOG))) as peer:
         with connect_sync(peer.url) as client:

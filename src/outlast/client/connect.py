@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 import httpx2
 from starlette.types import ASGIApp
@@ -39,6 +39,17 @@ Make: TypeAlias = Callable[[str], httpx2.AsyncClient]
 """Returns what carries the requests of one attempt to a node."""
 HERE: Final = "http://localhost"
 """The address of an application in this process."""
+
+
+class Options(TypedDict, total=False):
+    """What a client may be given besides the url, each as in `connect`, where that is said of it."""
+
+    headers: Headers | HeadersOf | None
+    profile: Profile | str
+    transports: Sequence[str]
+    hints: bool
+    keep: Keeper | None
+    store: str | None
 
 
 @asynccontextmanager

@@ -11,21 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from outlast.client.client import Client
-from outlast.client.connect import connect
-from outlast.client.credentials import Headers, HeadersOf
-from outlast.client.keeper import Keeper
+from outlast.client.connect import Options, connect
 from outlast.errors import ClientClosed
-from outlast.supervision.profile import STANDARD, Profile
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A server: what it was added with, its client, and what ends that."""
 
-    asked: tuple[object, ...]
+    asked: tuple[str | tuple[str, ...], Options]
     client: Client
     context: AbstractAsyncContextManager[Client]
 
@@ -52,20 +49,12 @@ class Registry(Mapping[str, Client]):
             for name in list(self._entries):
                 await self._end(name)
 
-    async def add(
-        self,
-        name: str,
-        url: str | Sequence[str],
-        *,
-        headers: Headers | HeadersOf | None = None,
-        profile: Profile | str = STANDARD,
-        keep: Keeper | None = None,
-    ) -> Client:
-        """Hold a link to a server and return its client; `url`, `headers`, `profile` and `keep` are as in `connect`.
+    async def add(self, name: str, url: str | Sequence[str], **options: Unpack[Options]) -> Client:
+        """Hold a link to a server and return its client; `url` and the options are as in `connect`.
 
         Raises `ClientClosed` once the registry is closed, and what `connect` raises.
         """
-        asked = (url if isinstance(url, str) else tuple(url), headers, profile, keep)
+        asked = (url if isinstance(url, str) else tuple(url), options)
         async with self._changing:  # without a deadline, as above
             if not self._is_open:
                 raise ClientClosed("This registry is closed.")
@@ -73,7 +62,7 @@ class Registry(Mapping[str, Client]):
             if before is not None and before.asked == asked:
                 return before.client
             await self._end(name)
-            context = connect(url, headers=headers, profile=profile, keep=keep)
+            context = connect(url, **options)
             client = await context.__aenter__()
             self._entries[name] = _Entry(asked, client, context)
             return client

@@ -11,12 +11,10 @@ import threading
 from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from outlast.client.client import Client
-from outlast.client.connect import connect
-from outlast.client.credentials import Headers, HeadersOf
-from outlast.client.keeper import Keeper
+from outlast.client.connect import Options, connect
 from outlast.client.outbox import Outbox
 from outlast.client.received import Received
 from outlast.client.record import ClientRecord
@@ -25,7 +23,6 @@ from outlast.log.cursor import Cursor
 from outlast.log.event import JSON
 from outlast.send import Send
 from outlast.supervision.phase import Wakeup
-from outlast.supervision.profile import STANDARD, Profile
 
 CLOSED: Final = "This client is closed."
 
@@ -146,16 +143,10 @@ class SyncOutbox:
 
 
 @contextmanager
-def connect_sync(
-    url: str | Sequence[str],
-    *,
-    headers: Headers | HeadersOf | None = None,
-    profile: Profile | str = STANDARD,
-    keep: Keeper | None = None,
-) -> Generator[SyncClient, None, None]:
+def connect_sync(url: str | Sequence[str], **options: Unpack[Options]) -> Generator[SyncClient, None, None]:
     """Hold a link to one server for as long as the block lasts: `with outlast.connect_sync(url) as client:`.
 
-    `url`, `headers`, `profile` and `keep` are as in `connect`, and so are the errors.
+    `url` and the options are as in `connect`, and so are the errors.
     """
     aside = _Aside()
     begun: Future[Client] = Future()
@@ -163,7 +154,7 @@ def connect_sync(
 
     async def live() -> None:
         try:
-            async with connect(url, headers=headers, profile=profile, keep=keep) as client:
+            async with connect(url, **options) as client:
                 begun.set_result(client)
                 await ending.wait()  # without a deadline: the block lasts as long as it likes
         finally:
