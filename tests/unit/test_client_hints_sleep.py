@@ -76,3 +76,19 @@ def test_this_system_has_the_clocks_it_should_have() -> None:
     assert found is not None
     assert found.is_exact is hasattr(time, "CLOCK_BOOTTIME")
     assert Sleep(found).slept() == 0
+
+
+@pytest.mark.behaviour("N6")
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_other_systems_fall_back_to_the_jump_of_the_wall_clock_where_it_jumps(
+    monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    found = clocks()
+    if platform == "win32":
+        assert found is None, "nothing there stops in sleep"
+    else:
+        assert found is not None
+        assert (found.awake, found.always, found.noticed) == (time.monotonic, time.time, STEPPED)
+        assert not found.is_exact

@@ -1,7 +1,7 @@
 """Keeps what a client asks out of the logs of the packages that carry it: they tell every url, and a url names a run.
 
 Only what is sent in a `discreet` block is kept quiet, whoever owns the client; the application's own requests are told
-as ever. Source: P18.
+as ever. The same holds for the package that a bus is heard with: one that is in trouble is done without. Source: P18.
 """
 
 import logging
@@ -13,6 +13,10 @@ from typing import Final
 BELOW: Final = (
     "httpx2",
     *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
+    *(
+        f"dbus_fast.{part}"
+        for part in ("message_bus", "aio.message_bus", "aio.message_reader", "proxy_object", "send_reply")
+    ),
 )
 """The loggers of these packages, each with its own name: a filter on a parent sees nothing of them."""
 

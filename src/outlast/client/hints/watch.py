@@ -4,17 +4,18 @@ Rules:
 1. No source is needed. One that is missing, or stops working, is done without, and nobody is told an error.
 2. A burst of reports is one reading, half a second later: an interface that comes up reports itself several times.
    So there is at most one hint of the network in that time.
-3. A sleep is looked for every second, and whenever the network reports, which on waking comes first.
-4. No task: readings take no time, so timers and the socket's own readiness are all there is.
+3. A sleep is looked for every second, and whenever the network reports, which on waking comes first, or logind says
+   that the machine woke. The clocks alone tell that it slept: whoever asks them first, it is told once.
+4. No task but logind's: readings take no time, so timers and the socket's own readiness are all there is.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from typing import Final, Protocol
 
-from outlast.client.hints import sleep
+from outlast.client.hints import logind, sleep
 from outlast.client.hints.network import Network
 from outlast.client.hints.path import Hint, Path, news
 from outlast.client.hints.sleep import Clocks, Sleep
@@ -24,7 +25,7 @@ from outlast.supervision.phase import Wakeup
 SETTLE: Final = 0.5
 """Seconds from a report to the reading: what belongs together comes within, and nobody waits long."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between two looks at the clocks: how late a sleep is noticed."""
+"""Seconds between two looks at the clocks: how late a sleep is noticed where nothing else says when to look."""
 
 
 class Source(StrEnum):
@@ -64,19 +65,21 @@ async def watching(
     *,
     subscribe: Callable[[], Subscription | None] = Network.subscribe,
     clocks: Callable[[], Clocks | None] = sleep.clocks,
+    listening: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = logind.listening,
 ) -> AsyncGenerator[frozenset[Source], None]:
     """Tell hints to a machine for as long as the block runs; the block is given the sources that there are.
 
     `tell` is called on the running loop: `WentOffline` and `Woken(online)` when that changes, offline also when it is
     so from the beginning; `Woken(path-changed)` when this machine's addresses or its way out are others; and
     `Woken(resumed)` with the seconds it slept. Linux has every source. Elsewhere sleep alone is noticed, by the wall
-    clock, and only where `time.monotonic` stops in sleep: on macOS it does, on Windows it does not. Nothing is told
-    after the block. Source: N5, N6.
+    clock, and only where `time.monotonic` stops in sleep: on macOS it does, on Windows it does not. `listening` is no
+    source: it says when to look at the clocks. Nothing is told after the block. Source: N5, N6.
     """
     watch = _Watch(tell, subscribe(), clocks())
     try:
         watch.start()
-        yield watch.sources
+        async with listening(watch.look):
+            yield watch.sources
     finally:
         watch.close()
 
@@ -107,7 +110,7 @@ class _Watch:
     def start(self) -> None:
         """Begin, and tell at once when there is no network."""
         if self._sleep is not None:
-            self._looking = self._loop.call_later(LOOK_EVERY, self._look_again, self._sleep)
+            self._looking = self._loop.call_later(LOOK_EVERY, self._look_again)
         if (subscription := self._subscription) is not None:
             self._loop.add_reader(subscription.fileno(), self._hear, subscription)  # every loop on Linux can
             self._read(subscription)
@@ -121,13 +124,14 @@ class _Watch:
 
     # ---- sleep ----
 
-    def _look_again(self, clocks: Sleep) -> None:
-        self._looking = self._loop.call_later(LOOK_EVERY, self._look_again, clocks)
-        self._look(clocks)
-
-    def _look(self, clocks: Sleep) -> None:
-        if seconds := clocks.slept():
+    def look(self) -> None:
+        """Look at the clocks, and tell when the machine slept."""
+        if self._sleep is not None and (seconds := self._sleep.slept()):
             self._tell(Woken(wakeup=Wakeup.RESUMED, seconds=seconds))
+
+    def _look_again(self) -> None:
+        self._looking = self._loop.call_later(LOOK_EVERY, self._look_again)
+        self.look()
 
     # ---- network ----
 
@@ -139,8 +143,7 @@ class _Watch:
             return
         if heard and self._settling is None:
             self._settle(subscription)
-        if self._sleep is not None:
-            self._look(self._sleep)
+        self.look()
 
     def _settle(self, subscription: Subscription) -> None:
         self._settling = self._loop.call_later(SETTLE, self._read, subscription)
