@@ -486,13 +486,20 @@ async def test_a_rotated_token_is_asked_for_once_more_after_a_401() -> None:
 
 @pytest.mark.case(7)
 @pytest.mark.parametrize(
-    ("headers", "requests"), [(lambda: {"authorization": "old"}, 2), ({"authorization": "old"}, 1)]
+    ("headers", "requests"), [(lambda: {"authorization": "old"}, 4), ({"authorization": "old"}, 2)]
 )
 async def test_a_token_that_stays_refused_ends_the_follow(headers: Any, requests: int) -> None:
     peer = Peer(problem(401, "unauthenticated"))
     with pytest.raises(Unauthenticated, match=r"Said by unauthenticated\."):
         await collect(peer.follow(headers=headers))
     assert len(peer.times) == requests
+
+
+@pytest.mark.behaviour("N4")
+async def test_credentials_that_change_before_their_refusal_is_judged_end_no_follow() -> None:
+    peer = Peer(stream(*frames(1, 3), then="break"), problem(401, "unauthenticated"), stream(*frames(4)))
+    assert await seqs(peer.follow(headers={"authorization": "of a session that is signed in anew"})) == ALL
+    assert len(peer.greeted) == 2
 
 
 @pytest.mark.behaviour("R8")
@@ -551,7 +558,7 @@ async def test_a_run_that_credentials_are_refused_for_is_nothing_to_the_link_tha
             await take_into(taken, client.follow("r"))
         link = client.state.record.link
         assert (taken, link.phase, link.generation) == (ALL[:3], Phase.LIVE, 1)
-        assert len(peer.greeted) == 2, "the greeting tells whom it concerns"
+        assert len(peer.greeted) == 3, "the greeting tells whom it concerns, twice"
 
 
 @pytest.mark.behaviour("N4")
@@ -712,7 +719,7 @@ async def test_a_snapshot_that_is_refused_ends_the_follow_as_the_stream_would(
     peer = Peer(stream(HELLO, FAR, then="hang"), problem(status, code))
     with pytest.raises(error, match=f"Said by {code}"):
         await collect(peer.follow(after="99"))
-    assert len(peer.times) == 2
+    assert len(peer.times) == (3 if error is Unauthenticated else 2)
 
 
 async def test_a_snapshot_that_is_no_json_ends_the_follow_typed() -> None:

@@ -94,6 +94,7 @@ class Follow:
         self._over = False
         self._failure: OutlastError | None = None  # told when what came before it has been
         self._ladder = Ladder()
+        self._refused = False  # for its credentials, while its link was accepted
         self._skipped_at: Cursor | None = None
         self._heard_at = 0.0
         self._beat = HEARTBEAT
@@ -225,7 +226,8 @@ class Follow:
             self._supervisor.fail(link.number, lost)
             return
         if link is not None and lost.trouble is Trouble.CREDENTIALS:
-            await self._supervisor.judge(link, lost)
+            again, self._refused = self._refused, True
+            await self._supervisor.judge(link, lost, again=again)
         self._pages.judge(lost, now=self._loop.time())
         if link is not self._supervisor.established:
             return  # the supervisor waits, where there is something to wait for
@@ -292,7 +294,7 @@ class Follow:
         return received
 
     def _move(self, received: Received) -> None:
-        self.cursor = received.cursor
+        self.cursor, self._refused = received.cursor, False
         if isinstance(received, ReceivedEvent):
             if self._ladder.failures:
                 self._ladder = Ladder()

@@ -207,10 +207,11 @@ class Supervisor:
             return None  # older servers name none
         return Lost(Trouble.CONFIGURATION, error=WrongServer(ANOTHER))
 
-    async def judge(self, link: Established, lost: Lost) -> None:
+    async def judge(self, link: Established, lost: Lost, *, again: bool) -> None:
         """Find out whom credentials concern that one run's stream was refused for (N4).
 
-        Where the link itself is still accepted it raises that refusal. Otherwise the link fails, or says nothing.
+        Where the link itself is still accepted it raises that refusal, if it came `again`: other credentials may have
+        come between the stream's question and ours. Otherwise the link fails, or says nothing.
         """
         try:
             async with asyncio.timeout(GREETED_WITHIN):
@@ -221,7 +222,7 @@ class Supervisor:
             return
         except TimeoutError:
             return
-        if lost.error is not None:
+        if again and lost.error is not None:
             raise lost.error
 
     # ---- the owner --------------------------------------------------------------------------
