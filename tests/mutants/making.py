@@ -35,14 +35,14 @@ BRANCHES = (ast.If, ast.IfExp, ast.comprehension, ast.match_case)
 class Mutant:
     """The machine with one thing changed: `member` of `owner` in the tree of its module is another.
 
-    `place` is where in the machine it is: a line of a module, a cell of a table, a profile. What never comes there
+    `spot` is where in the machine it is: a line of a module, a cell of a table, a profile. What never comes there
     cannot tell. None is everywhere.
     """
 
     module: str
     where: str
     change: str
-    place: Hashable
+    spot: Hashable
     tree: ast.Module = field(repr=False)
     owner: ast.AST = field(repr=False)
     member: str = field(repr=False)
@@ -78,7 +78,7 @@ class Making:
         self.where = [self.module.rpartition(".")[2]]
         self.names = {each for node in self.tree.body for each in bound(node)}
 
-    def mutant(self, owner: ast.AST, member: str, value: Any, change: str, place: Hashable = None) -> Mutant:
+    def mutant(self, owner: ast.AST, member: str, value: Any, change: str, spot: Hashable = None) -> Mutant:
         for new in value if isinstance(value, list) else [value]:
             if isinstance(new, ast.expr | ast.stmt) and not hasattr(new, "lineno"):
                 new.lineno = new.end_lineno = self.line or 1
@@ -89,7 +89,7 @@ class Making:
             module=self.module,
             where=where,
             change=change,
-            place=place or (self.line and (self.where[0], self.line)),
+            spot=spot or (self.line and (self.where[0], self.line)),
             tree=self.tree,
             owner=owner,
             member=member,
@@ -138,11 +138,11 @@ class Making:
         """Take each condition for true, and for false."""
         member = {ast.comprehension: "ifs", ast.match_case: "guard"}.get(type(node), "test")
         found = getattr(node, member)
-        for place, test in enumerate(found if isinstance(found, list) else [found] if found else []):
+        for index, test in enumerate(found if isinstance(found, list) else [found] if found else []):
             for truth in (True, False):
                 value: Any = ast.Constant(truth)
                 if isinstance(found, list):
-                    value = [*found[:place], value, *found[place + 1 :]]
+                    value = [*found[:index], value, *found[index + 1 :]]
                 yield self.mutant(node, member, value, f"{said(test)} is always {str(truth).lower()}")
 
     def of_boolop(self, node: ast.BoolOp) -> Iterator[Mutant]:
@@ -165,11 +165,11 @@ class Making:
 
     def of_compare(self, node: ast.Compare) -> Iterator[Mutant]:
         """Move the boundary of an order, and take everything else for its contrary."""
-        for place, op in enumerate(node.ops):
+        for index, op in enumerate(node.ops):
             other = OTHER_ORDER.get(type(op)) or CONTRARY.get(type(op), ast.In)
             verb = "another boundary" if type(op) in OTHER_ORDER else "the contrary"
-            change = f"{said(node)} with {verb}" + (f" ({place + 1})" if place else "")
-            yield self.mutant(node, "ops", [*node.ops[:place], other(), *node.ops[place + 1 :]], change)
+            change = f"{said(node)} with {verb}" + (f" ({index + 1})" if index else "")
+            yield self.mutant(node, "ops", [*node.ops[:index], other(), *node.ops[index + 1 :]], change)
 
     def of_constant(self, node: ast.Constant) -> Iterator[Mutant]:
         """Take a little more, and a little less."""
@@ -213,18 +213,18 @@ class Making:
             yield self.mutant(node, "patterns", left(node.patterns, each), f"without {said(each)}")
 
     def of_return(self, node: ast.Return) -> Iterator[Mutant]:
-        """Leave each command of an outcome out."""
+        """Leave each command of a consequence out."""
         value = node.value
-        outcomes = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-        for outcome in outcomes:
-            match outcome:
+        consequences = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        for consequence in consequences:
+            match consequence:
                 case ast.Tuple(elts=[_, ast.Tuple(elts=given) as commands]):
                     for each in given:
                         rest = [other for other in given if other is not each]
                         yield self.mutant(commands, "elts", rest, f"without {said(each)}")
                 case ast.Tuple(elts=[changed, commands]):
                     nothing = ast.Tuple([], ast.Load())
-                    yield self.mutant(outcome, "elts", [changed, nothing], f"without {said(commands)}")
+                    yield self.mutant(consequence, "elts", [changed, nothing], f"without {said(commands)}")
                 case _:
                     pass
 
@@ -232,14 +232,14 @@ class Making:
         """Leave out each statement after which there is less only: what it assigns was there before."""
         there = {each.arg for each in ast.walk(getattr(node, "args", node)) if isinstance(each, ast.arg)}
         body = getattr(node, "body", [])
-        for place, each in enumerate(body):
+        for index, each in enumerate(body):
             assigned = set(bound(each))
             if (
                 isinstance(each, ast.AugAssign)
                 or is_spoken(each)
                 or (isinstance(each, ast.Assign) and assigned <= there | self.outer(each))
             ):
-                rest = [*body[:place], ast.Pass(), *body[place + 1 :]]
+                rest = [*body[:index], ast.Pass(), *body[index + 1 :]]
                 line, self.line = self.line, each.lineno
                 yield self.mutant(node, "body", rest, f"without {said(each)}")
                 self.line = line
@@ -298,7 +298,7 @@ def appended(appendix: tables.Appendix) -> Mutant:
     path = FOLDER / f"{appendix.module}.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
     body = [*tree.body, *ast.parse(appendix.source).body]
-    return Making(f"{PACKAGE}.{path.stem}", tree).mutant(tree, "body", body, appendix.change, appendix.place)
+    return Making(f"{PACKAGE}.{path.stem}", tree).mutant(tree, "body", body, appendix.change, appendix.spot)
 
 
 def every() -> list[Mutant]:
@@ -312,7 +312,7 @@ def every() -> list[Mutant]:
         for each in appendices:
             if each.module == path.stem:
                 body = [*tree.body, *ast.parse(each.source).body]
-                found.append(making.mutant(tree, "body", body, each.change, each.place))
+                found.append(making.mutant(tree, "body", body, each.change, each.spot))
     seen: Counter[str] = Counter()
     named: list[Mutant] = []
     for mutant in found:

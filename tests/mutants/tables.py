@@ -16,12 +16,12 @@ MILLISECOND = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appendix:
-    """What comes after a module's own source; `place` is where in the machine it changes something, None everywhere."""
+    """What comes after a module's own source; `spot` is where in the machine it changes something, None everywhere."""
 
     module: str
     source: str
     change: str
-    place: Hashable = None
+    spot: Hashable = None
 
 
 def entries() -> Iterator[Appendix]:
@@ -33,7 +33,7 @@ def entries() -> Iterator[Appendix]:
                 module="table",
                 source=f"TRANSITIONS = {{**TRANSITIONS, {said(was)}: TRANSITIONS[{said(was)}] - {{{said(after)}}}}}",
                 change=f"TRANSITIONS without {was} to {after}",
-                place=(was, after),
+                spot=(was, after),
             )
     for due in time.RULES:
         left = f"RULES = {{due: rule for due, rule in RULES.items() if due is not {said(due)}}}"
@@ -53,7 +53,7 @@ def rules() -> Iterator[Appendix]:
             if phase in row:
                 left = f"{{phase: rule for phase, rule in RULES[{name}].items() if phase is not {said(phase)}}}"
                 source, change = f"RULES = {{**RULES, {name}: {left}}}", f"RULES without {name} in {phase}"
-                yield Appendix(module="table", source=source, change=change, place=(key, phase))
+                yield Appendix(module="table", source=source, change=change, spot=(key, phase))
                 continue
             if is_about(key):
                 continue  # where it is about nothing that is there it is of the past, and no rule is asked
@@ -61,7 +61,7 @@ def rules() -> Iterator[Appendix]:
                 called = f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}"
                 source = f"RULES = {{**RULES, {name}: {{**RULES[{name}], {said(phase)}: {called}}}}}"
                 change = f"RULES with {name} in {phase}: {called}"
-                yield Appendix(module="table", source=source, change=change, place=(key, phase))
+                yield Appendix(module="table", source=source, change=change, spot=(key, phase))
 
 
 def is_about(key: table.Key) -> bool:
@@ -92,7 +92,7 @@ def profiles() -> Iterator[Appendix]:
                 made = f"replace({name.upper()}, {member}={other!r})"
                 source = f"from dataclasses import replace\nPROFILES = {{**PROFILES, {name!r}: {made}}}"
                 change = f"{name}'s {member} is {other}"
-                yield Appendix(module="profile", source=source, change=change, place=name)
+                yield Appendix(module="profile", source=source, change=change, spot=name)
 
 
 def others(value: Any) -> list[Any]:
@@ -104,8 +104,8 @@ def others(value: Any) -> list[Any]:
             return [round(value + MILLISECOND, 6), round(value - MILLISECOND, 6)]
         case tuple():
             changed = [
-                (*value[:place], other, *value[place + 1 :])
-                for place, each in enumerate(value)
+                (*value[:index], other, *value[index + 1 :])
+                for index, each in enumerate(value)
                 for other in others(each)
             ]
             return [*changed, value[:-1]]

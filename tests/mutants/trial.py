@@ -1,7 +1,7 @@
 """Tries a mutant: the vectors that come where it is changed, then the unit tests of its module, then chance.
 
 Rules:
-1. A vector that does not come to the changed place cannot tell it from the machine, and is not asked.
+1. A vector that does not come to the changed spot cannot tell it from the machine, and is not asked.
 2. What has caught most is asked first: what is easy to catch is caught by few.
 """
 
@@ -37,9 +37,9 @@ def known() -> Sequence[Vector]:
 
 @cache
 def travelled() -> Mapping[Hashable, Sequence[int]]:
-    """Return which vectors come to each place of the machine, by their numbers in `known`."""
+    """Return which vectors come to each spot of the machine, by their numbers in `known`."""
     found: dict[Hashable, list[int]] = {}
-    places: set[Hashable] = set()
+    spots: set[Hashable] = set()
 
     def call(frame: FrameType, _event: str, _argument: object) -> Any:
         path = frame.f_code.co_filename
@@ -49,34 +49,34 @@ def travelled() -> Mapping[Hashable, Sequence[int]]:
         was = told["link"].phase if frame.f_code is step.__code__ else None
         if was is not None:
             input = told["input"]
-            places.add((input.wakeup if isinstance(input, Woken) else type(input), was))
+            spots.add((input.wakeup if isinstance(input, Woken) else type(input), was))
 
-        def line(frame: FrameType, event: str, outcome: Any) -> Any:
+        def line(frame: FrameType, event: str, consequence: Any) -> Any:
             if event == "line":
-                places.add((module, frame.f_lineno))
-            elif was is not None and outcome is not None:
-                places.add((was, outcome[0].phase))
+                spots.add((module, frame.f_lineno))
+            elif was is not None and consequence is not None:
+                spots.add((was, consequence[0].phase))
             return line
 
         return line
 
     before = sys.gettrace()
     for number, vector in enumerate(known()):
-        places.clear()
-        places.add(vector.profile)
+        spots.clear()
+        spots.add(vector.profile)
         sys.settrace(call)
         try:
             vectors.run(vector)
         finally:
             sys.settrace(before)
-        for each in places:
+        for each in spots:
             found.setdefault(each, []).append(number)
     return found
 
 
 def asked(mutant: Mutant) -> Sequence[int]:
     """Return the vectors that may tell a mutant from the machine, those first that have caught most there so far."""
-    numbers = range(len(known())) if mutant.place is None else travelled().get(mutant.place, ())
+    numbers = range(len(known())) if mutant.spot is None else travelled().get(mutant.spot, ())
     there = _catches[mutant.where]
     return sorted(numbers, key=lambda each: (-there[each], -_catches[""][each]))
 

@@ -15,7 +15,7 @@ import pytest
 from outlast.client.credentials import Credentials
 from outlast.client.evidence import ACKNOWLEDGED_AFTER, MOST, OTHERS_WITHIN, WITHIN, Evidence
 from outlast.client.http import direct
-from outlast.client.transport import Hello
+from outlast.client.transport import Greeting
 from outlast.supervision.phase import Grade
 from outlast.supervision.profile import STANDARD
 from outlast.testing.peer import Answer, Close, Hold, Raw, ScriptedPeer
@@ -33,8 +33,8 @@ DENIED = "denied"
 class Node:
     """What a client holds of the node that does not answer."""
 
-    place: str = "http://127.0.0.1:1"
-    hello: Hello = field(default_factory=lambda: Hello(boot_id=BOOT))
+    address: str = "http://127.0.0.1:1"
+    greeting: Greeting = field(default_factory=lambda: Greeting(boot_id=BOOT))
     is_direct: bool = False
 
 
@@ -75,7 +75,7 @@ async def found(
 
 def lit(peer: ScriptedPeer) -> Node:
     """Return a node whose beacon this peer is."""
-    return Node(hello=Hello(boot_id=BOOT, beacon=peer.port))
+    return Node(greeting=Greeting(boot_id=BOOT, beacon=peer.port))
 
 
 @pytest.mark.behaviour("P14")
@@ -135,8 +135,8 @@ async def test_a_beacon_of_another_boot_speaks_against_a_node_unless_something_s
 
 @linux
 async def test_a_kernel_that_acknowledges_outweighs_a_beacon_of_another_boot() -> None:
-    async with ScriptedPeer([says({"boot_id": "an0ther"})]) as beacon, deaf() as place:
-        suspect = Node(place, Hello(boot_id=BOOT, beacon=beacon.port), is_direct=True)
+    async with ScriptedPeer([says({"boot_id": "an0ther"})]) as beacon, deaf() as address:
+        suspect = Node(address, Greeting(boot_id=BOOT, beacon=beacon.port), is_direct=True)
         assert await found(suspect) == [Grade.KERNEL]
 
 
@@ -163,7 +163,7 @@ async def test_a_loop_that_is_a_second_late_may_be_busy() -> None:
 async def test_nobody_at_the_beacons_port_is_no_evidence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    assert await found(Node(hello=Hello(boot_id=BOOT, beacon=port)), [f"http://127.0.0.1:{port}"]) == []
+    assert await found(Node(greeting=Greeting(boot_id=BOOT, beacon=port)), [f"http://127.0.0.1:{port}"]) == []
 
 
 async def test_a_witness_that_says_nothing_is_given_up_before_the_triage_ends() -> None:
@@ -255,9 +255,9 @@ async def test_a_beacon_and_another_node_are_heard_both() -> None:
 @linux
 @pytest.mark.behaviour("P14")
 async def test_a_kernel_that_acknowledges_speaks_for_a_node_where_nothing_stands_between() -> None:
-    async with deaf() as place:
-        assert await found(Node(place, is_direct=True)) == [Grade.KERNEL]
-        assert await found(Node(place, is_direct=False)) == []
+    async with deaf() as address:
+        assert await found(Node(address, is_direct=True)) == [Grade.KERNEL]
+        assert await found(Node(address, is_direct=False)) == []
 
 
 @linux
@@ -271,17 +271,17 @@ async def test_a_server_that_answers_on_another_connection_is_not_busy() -> None
 @pytest.mark.behaviour("P14")
 async def test_another_nodes_word_outweighs_the_kernel() -> None:
     """A stopped process has its bytes acknowledged for ever."""
-    async with deaf() as place:
+    async with deaf() as address:
         for rows, grades in (([node(live=False)], [DENIED]), ([node()], [Grade.WITNESS]), ([], [Grade.KERNEL])):
             async with ScriptedPeer([listing(*rows)]) as other:
-                assert await found(Node(place, is_direct=True), [other.url]) == grades
+                assert await found(Node(address, is_direct=True), [other.url]) == grades
 
 
 @linux
 async def test_a_kernel_is_heard_where_other_nodes_are_silent_and_in_time() -> None:
     assert OTHERS_WITHIN + ACKNOWLEDGED_AFTER < WITHIN
-    async with deaf() as place, ScriptedPeer([Answer(body=[Hold()])]) as silent:
-        assert await found(Node(place, is_direct=True), [silent.url]) == [Grade.KERNEL]
+    async with deaf() as address, ScriptedPeer([Answer(body=[Hold()])]) as silent:
+        assert await found(Node(address, is_direct=True), [silent.url]) == [Grade.KERNEL]
 
 
 async def test_a_machine_that_refuses_or_answers_with_nonsense_harms_nobody() -> None:
@@ -305,8 +305,8 @@ async def test_the_kernel_is_asked_past_every_proxy(monkeypatch: pytest.MonkeyPa
 
 
 async def test_looking_that_is_given_up_leaves_nothing_behind() -> None:
-    async with ScriptedPeer([Answer(body=[Hold()])]) as silent, deaf() as place:
-        suspect = Node(place, Hello(boot_id=BOOT, beacon=silent.port), is_direct=True)
+    async with ScriptedPeer([Answer(body=[Hold()])]) as silent, deaf() as address:
+        suspect = Node(address, Greeting(boot_id=BOOT, beacon=silent.port), is_direct=True)
         for others, waits_for in ([silent.url], 2), ([], 1):
             looking = asyncio.create_task(found(suspect, others))
             await silent.until(lambda peer, waits_for=waits_for: peer.open == waits_for)

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.client.answers import MAX_ANSWER
 from outlast.client.credentials import Credentials
-from outlast.client.http import HTTPConnection, HTTPTransport, address, direct, is_local, path_of
+from outlast.client.http import HTTPConnection, HTTPTransport, address_of, direct, is_local, path_of
 from outlast.client.transport import Lost
 from outlast.errors import InputInvalid, RunNotFound, WireError
 from outlast.supervision.phase import Trouble
@@ -41,8 +41,8 @@ async def connected(*script: Answer) -> AsyncIterator[tuple[HTTPConnection, Scri
 @pytest.mark.behaviour("M3")
 async def test_a_link_begins_with_a_greeting_whose_unknown_members_are_skipped() -> None:
     async with connected(said(GREETING)) as (connection, peer):
-        hello = connection.hello
-        assert (hello.boot_id, hello.heartbeat, hello.beacon) == ("b00t", 5.0, 8401)
+        greeting = connection.greeting
+        assert (greeting.boot_id, greeting.heartbeat, greeting.beacon) == ("b00t", 5.0, 8401)
         assert (peer.asked[0].path, peer.asked[0].headers["authorization"]) == ("/session", "me")
 
 
@@ -124,7 +124,7 @@ async def test_a_probe_asks_nobody_for_credentials_and_says_what_was_said_last()
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_request_ends_with_its_connection_whoever_owns_the_client(shared: bool) -> None:
     async with ScriptedPeer([said(GREETING), Answer(body=[b"{", Gate()])]) as peer, direct() as theirs:
-        make = (lambda _place: theirs) if shared else (lambda _place: direct())
+        make = (lambda _address: theirs) if shared else (lambda _address: direct())
         connection = await HTTPTransport([peer.url], Credentials(None), make=make, is_shared=shared).connect(1)
         asking = asyncio.create_task(connection.ask("GET", "/runs/r1"))
         await peer.until(lambda peer: len(peer.asked) == 2)
@@ -160,11 +160,11 @@ def test_a_server_on_this_machine_needs_no_network(url: str, local: bool) -> Non
 
 
 def test_an_address_is_a_url_and_a_run_has_a_path_of_its_own() -> None:
-    assert address("http://here/agents/") == "http://here/agents"
+    assert address_of("http://here/agents/") == "http://here/agents"
     assert path_of("a b/c") == "/runs/a%20b%2Fc"
     for url in ("", "here", "ftp://here", "http://"):
         with pytest.raises(InputInvalid):
-            address(url)
+            address_of(url)
     for run in ("", ".", ".."):
         with pytest.raises(InputInvalid):
             path_of(run)

@@ -208,4 +208,4 @@ async def test_the_connection_promises_the_rhythm_of_its_polls_whatever_the_serv
     async with ScriptedPeer(greet) as peer, direct() as client:
         connection = PolledConnection(client, peer.url, Credentials(None), NOBODY, is_shared=False)
         await connection.greet()
-    assert connection.hello.heartbeat == HEARTBEAT
+    assert connection.greeting.heartbeat == HEARTBEAT

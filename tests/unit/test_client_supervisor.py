@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from outlast.client.supervisor import MOST_MAIL, Established, Supervisor
-from outlast.client.transport import Connection, Hello, Lost, Stream
+from outlast.client.transport import Connection, Greeting, Lost, Stream
 from outlast.errors import ClientClosed, InputInvalid, Unanswered, Unauthenticated, WrongServer
 from outlast.log.event import JSON
 from outlast.supervision import inputs
@@ -24,7 +24,7 @@ class Line:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.hello = Hello(boot_id=f"b{number}", heartbeat=10.0)
+        self.greeting = Greeting(boot_id=f"b{number}", heartbeat=10.0)
         self.answering = asyncio.Event()
         self.probes = 0
         self.closed = 0
@@ -305,7 +305,7 @@ class Named(Line):
 
     def __init__(self, number: int, store: str | None) -> None:
         super().__init__(number)
-        self.hello = Hello(boot_id=f"b{number}", store=store)
+        self.greeting = Greeting(boot_id=f"b{number}", store=store)
 
 
 def of(store: str | None) -> Callable[[int], Line]:

@@ -60,7 +60,7 @@ async def greet(talk: Talk, asked: Ask) -> None:
 # ---- requests -----------------------------------------------------------------------------------
 
 
-async def test_a_request_is_asked_below_its_place_with_its_query_its_body_and_the_headers_of_its_content() -> None:
+async def test_a_request_is_asked_below_its_address_with_its_query_its_body_and_the_headers_of_its_content() -> None:
     async with SessionPeer(echo) as peer, client(peer, below="/agents") as one:
         answer = await one.post("runs?owner=b%20c", json={"a": "é"}, headers={"traceparent": "00-ab"})
         assert answer.json()["path"] == "/runs?owner=b%20c"
@@ -119,7 +119,7 @@ async def test_a_body_that_no_session_carries_is_refused_and_the_session_goes_on
         assert (await one.get("runs")).status_code == 200
 
 
-async def test_a_url_that_is_not_below_the_place_is_none_of_its_business() -> None:
+async def test_a_url_that_is_not_below_the_address_is_none_of_its_business() -> None:
     async with SessionPeer(echo) as peer, client(peer, below="/agents") as one:
         with pytest.raises(httpx2.LocalProtocolError):
             await one.get(f"{peer.url}/agentsandmore")
@@ -375,7 +375,7 @@ async def test_credentials_that_have_just_run_out_are_asked_for_once_more() -> N
     async with SessionPeer(greet, refuse=refuse) as peer:
         credentials = Credentials(lambda: {"authorization": next(given, "new")})
         connection = await HTTPTransport([peer.url], credentials, make=Clients(others=True)).connect(1)
-        assert connection.hello.boot_id == "b00t"
+        assert connection.greeting.boot_id == "b00t"
         await connection.close()
     assert len(peer.talks) == 1
 

@@ -16,6 +16,8 @@ from outlast.supervision.phase import Trouble
 
 RETRIED: Final = frozenset({408, 425, 429})
 """Statuses below 500 that ask for another try."""
+ANSWER_WITHIN: Final = 60.0
+"""Seconds for the answer to a request, the wait for a link included: a server may be busy, and a person waits."""
 MAX_ANSWER: Final = 4 * 1024 * 1024
 """Bytes of an answer that are read: whatever a server of ours answers is far smaller."""
 

@@ -8,9 +8,10 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from outlast.client import http
+from outlast.client.answers import ANSWER_WITHIN
 from outlast.client.follow import Follow
 from outlast.client.kept import Kept
 from outlast.client.outbox import Outbox
@@ -25,9 +26,6 @@ from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.phase import Phase, Wakeup
 from outlast.supervision.profile import Profile
-
-ANSWER_WITHIN: Final = 60.0
-"""Seconds for the answer to a request, the wait for a link included: a server may be busy, and a person waits."""
 
 
 class State:

@@ -101,7 +101,7 @@ async def connect(
         transports=len(ways),
     )
     supervisor = Supervisor(ways, link, store=store, jitter=jitter)
-    async with keeping(keep, http.address(urls[0]), supervisor, link.profile, jitter=jitter) as kept:
+    async with keeping(keep, http.address_of(urls[0]), supervisor, link.profile, jitter=jitter) as kept:
         owner = asyncio.create_task(supervisor.run(), name="outlast client")
         supervisor.tell(inputs.Want())
         try:
@@ -159,7 +159,7 @@ def _carriers(
             yield name, partial(_plain, app, client)
 
 
-def _plain(app: ASGIApp | None, client: httpx2.AsyncClient | None, _place: str) -> httpx2.AsyncClient:
+def _plain(app: ASGIApp | None, client: httpx2.AsyncClient | None, _address: str) -> httpx2.AsyncClient:
     if app is not None:
         return httpx2.AsyncClient(transport=StreamingTransport(app))
     return client or http.direct()

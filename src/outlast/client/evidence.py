@@ -25,7 +25,7 @@ import httpx2
 from outlast.client import kernel
 from outlast.client.credentials import Credentials, Headers
 from outlast.client.discretion import discreet
-from outlast.client.transport import Hello
+from outlast.client.transport import Greeting
 from outlast.log.event import JSON
 from outlast.supervision.phase import Grade
 
@@ -49,10 +49,10 @@ Deny: TypeAlias = Callable[[], None]
 
 
 class Suspect(Protocol):
-    """The node in question: `place` is its address, `hello` what it said of itself."""
+    """The node in question: `address` is where it is asked, `greeting` what it said of itself."""
 
-    place: str
-    hello: Hello
+    address: str
+    greeting: Greeting
     is_direct: bool
 
 
@@ -78,14 +78,14 @@ class Evidence:
 
     async def _ask_others(self, plain: httpx2.AsyncClient, suspect: Suspect, tell: Tell, deny: Deny) -> bool:
         """Say whether other nodes, or where these know nothing the kernel, speak for a node."""
-        told = await self._told_of(suspect.hello.boot_id) if self._others else set[bool | None]()
+        told = await self._told_of(suspect.greeting.boot_id) if self._others else set[bool | None]()
         if True in told:
             tell(Grade.WITNESS)
             return True
         if False in told:
             deny()
             return False
-        return suspect.is_direct and await _ask_kernel(plain, suspect.place, tell)
+        return suspect.is_direct and await _ask_kernel(plain, suspect.address, tell)
 
     async def _told_of(self, boot_id: str) -> set[bool | None]:
         async with self._make() as client, asyncio.TaskGroup() as asking:
@@ -121,15 +121,15 @@ def _plain() -> httpx2.AsyncClient:
 
 async def _ask_beacon(client: httpx2.AsyncClient, suspect: Suspect, tell: Tell) -> bool | None:
     """Say whether a node's beacon tells of a busy node, False where it tells another boot; None of anything else."""
-    if suspect.hello.beacon is None:
+    if suspect.greeting.beacon is None:
         return None
-    host = httpx2.URL(suspect.place).host
-    beacon = httpx2.URL(scheme="http", host=host, port=suspect.hello.beacon, path="/")
+    host = httpx2.URL(suspect.address).host
+    beacon = httpx2.URL(scheme="http", host=host, port=suspect.greeting.beacon, path="/")
     said: Mapping[str, JSON] = {}
     with suppress(*NOTHING):
         said = await _answer(client, beacon, {})
     boot = said.get("boot_id")
-    if boot != suspect.hello.boot_id:
+    if boot != suspect.greeting.boot_id:
         return False if isinstance(boot, str) else None
     if _is_late(said):
         tell(Grade.BEACON)
@@ -137,11 +137,11 @@ async def _ask_beacon(client: httpx2.AsyncClient, suspect: Suspect, tell: Tell) 
     return None
 
 
-async def _ask_kernel(client: httpx2.AsyncClient, place: str, tell: Tell) -> bool:
+async def _ask_kernel(client: httpx2.AsyncClient, address: str, tell: Tell) -> bool:
     """Send a request over a connection of its own, and say whether it is acknowledged and not answered."""
     handshake = kernel.Handshake()
     async with asyncio.TaskGroup() as asking:
-        request = client.get(f"{place}/session", extensions={"trace": handshake}, follow_redirects=False)
+        request = client.get(f"{address}/session", extensions={"trace": handshake}, follow_redirects=False)
         sent = asking.create_task(_let(request), name="ask to be acknowledged")
         await asyncio.wait([sent], timeout=ACKNOWLEDGED_AFTER)
         after = None if sent.done() else kernel.read(handshake.socket)

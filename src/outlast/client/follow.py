@@ -48,7 +48,7 @@ from outlast.wire import native
 from outlast.wire.sse import FrameTooLarge, Message
 
 MUTE_AFTER: Final = 3.0
-"""Seconds without a byte of a stream that was granted, after which its link is asked why: it begins with a greeting."""
+"""Seconds without a byte of a stream that was granted, after which its link is asked why: `hello` comes at once."""
 PROMPT_EVERY: Final = 1.0
 """Seconds between two streams that are asked for again at once: one that speaks and ends is no reason to hurry."""
 CHECKED: Final = 2

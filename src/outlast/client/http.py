@@ -1,7 +1,7 @@
 """The default way to connect: server-sent events for streams, a request for everything else.
 
-A link is a pool of connections of its own, established by the node's hello over an authenticated request. A replacement
-has other sockets than what it replaces, and another node where there are several.
+A link is a pool of connections of its own, established by the node's greeting over an authenticated request. A
+replacement has other sockets than what it replaces, and another node where there are several.
 """
 
 import asyncio
@@ -19,17 +19,16 @@ from outlast.client.credentials import Credentials
 from outlast.client.discretion import discreet
 from outlast.client.evidence import Evidence
 from outlast.client.stream import SSEStream
-from outlast.client.transport import Hello, Lost, Stream
+from outlast.client.transport import Greeting, Lost, Stream
 from outlast.errors import Forbidden, InputInvalid, NotAdmitted, OutlastError, Refusal, WireError
 from outlast.log.event import JSON, JSON_TYPE, encode_json
 from outlast.supervision.phase import Grade, Trouble
-from outlast.wire.native import PROTOCOL
+from outlast.wire.native import LARGEST_PORT, PROTOCOL
 
 NOT_OURS: Final = "Something answers at this address, but not as Outlast does."
 """What is said of an answer that is none of Outlast's."""
 LOCAL: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 """Where no proxy is asked: to a proxy, this machine is itself."""
-LARGEST_PORT: Final = 65535
 LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that are reached without a network."""
 UNLIMITED: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
@@ -41,7 +40,7 @@ def direct() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(mounts=dict.fromkeys(LOCAL), limits=UNLIMITED, timeout=None)
 
 
-def address(url: str) -> str:
+def address_of(url: str) -> str:
     """Return where Outlast's routes are, without a slash at its end. Raises `InputInvalid` for what is no such url."""
     try:
         base = httpx2.URL(url)
@@ -69,21 +68,21 @@ class HTTPTransport:
         credentials: Credentials,
         *,
         over: "type[HTTPConnection] | None" = None,
-        make: Callable[[str], httpx2.AsyncClient] = lambda _place: direct(),
+        make: Callable[[str], httpx2.AsyncClient] = lambda _address: direct(),
         is_shared: bool = False,
     ) -> None:
         self._over = over or HTTPConnection
-        self._addresses = [address(url) for url in urls]
+        self._addresses = [address_of(url) for url in urls]
         self._credentials = credentials
         self._make = make
         self._is_shared = is_shared
 
     async def connect(self, attempt: int) -> "HTTPConnection":
         """Return a connection over which the server has said who it is. Raises `Lost`."""
-        place = self._addresses[(attempt - 1) % len(self._addresses)]
-        others = [address for address in self._addresses if address != place]
+        address = self._addresses[(attempt - 1) % len(self._addresses)]
+        others = [other for other in self._addresses if other != address]
         evidence = Evidence(others, self._credentials, make=direct)
-        connection = self._over(self._make(place), place, self._credentials, evidence, is_shared=self._is_shared)
+        connection = self._over(self._make(address), address, self._credentials, evidence, is_shared=self._is_shared)
         try:
             await connection.greet()
         except BaseException:
@@ -98,14 +97,14 @@ class HTTPConnection:
     def __init__(
         self,
         client: httpx2.AsyncClient,
-        place: str,
+        address: str,
         credentials: Credentials,
         evidence: Evidence,
         *,
         is_shared: bool,
     ) -> None:
-        self.hello = Hello(boot_id="")
-        self.place = place
+        self.greeting = Greeting(boot_id="")
+        self.address = address
         self.is_direct = False
         self._evidence = evidence
         self._client = client
@@ -124,8 +123,8 @@ class HTTPConnection:
             raise Lost(Trouble.ADDRESS, error=refusal) from refusal
         except WireError as error:
             raise Lost(Trouble.FOREIGN, error=error) from error
-        self.hello = _hello(said)
-        self.is_direct = self._own is not None and self._own == self.hello.peer
+        self.greeting = _greeting(said)
+        self.is_direct = self._own is not None and self._own == self.greeting.peer
 
     async def probe(self) -> None:
         """Return once the node has answered, whatever it said; raises `Lost` when there is nobody to answer.
@@ -184,13 +183,13 @@ class HTTPConnection:
     ) -> tuple[httpx2.AsyncClient, str, Credentials, Mapping[str, str]]:
         asked = {"owner": owner, "types": types}
         given = {name: value for name, value in asked.items() if value is not None}
-        return self._client, f"{self.place}{path_of(run)}", self._credentials, given
+        return self._client, f"{self.address}{path_of(run)}", self._credentials, given
 
     async def _send(self, method: str, path: str, said: JSON, headers: Mapping[str, str]) -> httpx2.Response:
         content = None if said is None else encode_json(said)
         ours = {"accept": JSON_TYPE} | ({} if content is None else {"content-type": JSON_TYPE})
         request = self._client.build_request(
-            method, self.place + path, content=content, headers={**headers, **ours}, timeout=None
+            method, self.address + path, content=content, headers={**headers, **ours}, timeout=None
         )  # without a deadline: the machine has it, or whoever asks
         with discreet():
             response = await self._client.send(request, stream=True, follow_redirects=False)
@@ -210,14 +209,14 @@ def whose(owner: str | None) -> str:
     return "" if owner is None else f"?{urlencode({'owner': owner})}"
 
 
-def _hello(said: JSON) -> Hello:
+def _greeting(said: JSON) -> Greeting:
     if not isinstance(said, dict) or not isinstance(said.get("boot_id"), str):
         raise Lost(Trouble.FOREIGN)
     if said.get("protocol") != PROTOCOL:
         error: OutlastError = WireError("This server speaks another version of the wire: update this client.")
         raise Lost(Trouble.VERSION, error=error)
     heartbeat, beacon, peer, store = (said.get(name) for name in ("heartbeat", "beacon", "peer", "store"))
-    return Hello(
+    return Greeting(
         boot_id=cast("str", said["boot_id"]),
         heartbeat=heartbeat if isinstance(heartbeat, int | float) else None,
         beacon=beacon if isinstance(beacon, int) and 0 < beacon <= LARGEST_PORT else None,

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from outlast.client import http
+from outlast.client.answers import ANSWER_WITHIN
 from outlast.client.keeper import Keeper
 from outlast.client.pages import Pages
 from outlast.client.supervisor import Established, Supervisor
@@ -31,8 +32,6 @@ from outlast.supervision.ladder import Ladder
 from outlast.supervision.phase import Phase, Trouble
 from outlast.supervision.profile import Profile
 
-ANSWER_WITHIN: Final = 60.0
-"""Seconds for the answer to one try: a busy server's, as of any request."""
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks at what another process does: whether it still sends, and what it has been answered."""
 RETRY_EVERY: Final = 5.0

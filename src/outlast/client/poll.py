@@ -29,7 +29,7 @@ from outlast.supervision.phase import Trouble
 from outlast.supervision.profile import HEARTBEAT
 from outlast.wire.lines import Last, Lines
 from outlast.wire.native import BEAT, DrainReason
-from outlast.wire.sse import FrameTooLarge, Message
+from outlast.wire.sse import Message
 
 LINES: Final = "application/x-ndjson"
 """The kind of page that can be read, and bounded, event by event."""
@@ -52,7 +52,7 @@ class PolledConnection(HTTPConnection):
     async def greet(self) -> None:
         """Ask who is there. Raises `Lost`."""
         await super().greet()
-        self.hello = replace(self.hello, heartbeat=HEARTBEAT)  # the rhythm is ours, whatever a stream's would be
+        self.greeting = replace(self.greeting, heartbeat=HEARTBEAT)  # the rhythm is ours, whatever a stream's would be
 
     def stream(self, run: str, *, owner: str | None, types: str | None) -> "PolledStream":
         """Return a stream of a run's log, not yet open. Raises `InputInvalid` for what is no run's id."""
@@ -80,7 +80,6 @@ class PolledStream(HTTPStream):
         self._brought = False
         self._is_idle = False
         self._status_at = self._not_before = -math.inf
-        self._oversize: FrameTooLarge | None = None
         self._due: list[Message] = [_control("hello", heartbeat=HEARTBEAT)]
 
     @property
@@ -98,13 +97,10 @@ class PolledStream(HTTPStream):
             await self._turn(wait=0)
         return True
 
-    async def receive(self) -> Sequence[Message]:
-        """Return what the next bytes of a page complete, maybe nothing. Raises `Lost`, a `Refusal`, `FrameTooLarge`."""
+    async def _receive(self) -> Sequence[Message]:
         if self._due:
             due, self._due = self._due, []
             return due
-        if self._oversize is not None:
-            raise self._oversize
         async with self._interruptible():
             if self._chunks is not None:
                 with answers.told():
@@ -138,11 +134,7 @@ class PolledStream(HTTPStream):
             await self._hear(LINES)
 
     def _take(self, chunk: bytes) -> Sequence[Message]:
-        try:
-            lines = self._lines.feed(chunk)
-        except FrameTooLarge as error:
-            self._oversize = error  # told when the events before it have been taken
-            return error.messages
+        lines = self._lines.feed(chunk)
         messages = [line for line in lines if isinstance(line, Message)]
         if messages:
             self._brought, self._not_before = True, -math.inf

@@ -62,7 +62,7 @@ class Unopened(Exception):
 class Session:
     """One socket, from before it is opened until it is closed.
 
-    `is_known` says whether a session was spoken at its place lately: then one that ends before its first frame is
+    `is_known` says whether a session was spoken at its address lately: then one that ends before its first frame is
     broken, and otherwise it was none. `heard` is called when a frame comes, and when a session ends that had spoken.
     """
 

@@ -6,6 +6,7 @@ and interrupts it.
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -34,7 +35,7 @@ SNAPSHOT_STALLS: Final = 15.0
 """Seconds without a byte of a snapshot before it is given up."""
 
 
-class HTTPStream:
+class HTTPStream(ABC):
     """What every stream over HTTP is made of; `asked` are the parameters that narrow it."""
 
     def __init__(
@@ -48,6 +49,21 @@ class HTTPStream:
         self._chunks: AsyncIterator[bytes] | None = None
         self._interrupted: Trouble | None = None
         self._waiting: asyncio.Timeout | None = None
+        self._oversize: FrameTooLarge | None = None
+
+    async def receive(self) -> Sequence[Message]:
+        """Return the frames that the next bytes complete, maybe none. Raises `Lost`, a `Refusal`, `FrameTooLarge`."""
+        if self._oversize is not None:
+            raise self._oversize
+        try:
+            return await self._receive()
+        except FrameTooLarge as error:
+            self._oversize = error  # told when the frames before it have been taken
+            return error.messages
+
+    @abstractmethod
+    async def _receive(self) -> Sequence[Message]:
+        """Return what `receive` does. Raises `FrameTooLarge` as soon as it is found."""
 
     async def snapshot(self) -> bytes:
         """Fetch the snapshot of the log, beside the stream.
@@ -139,7 +155,6 @@ class SSEStream(HTTPStream):
     ) -> None:
         super().__init__(client, address, credentials, asked)
         self._parser = Parser()
-        self._oversize: FrameTooLarge | None = None
 
     @property
     def pause(self) -> float:
@@ -160,18 +175,11 @@ class SSEStream(HTTPStream):
                 await self._hear(EVENT_STREAM)
         return True
 
-    async def receive(self) -> Sequence[Message]:
-        """Return the frames that the next bytes complete, maybe none. Raises `Lost` and `FrameTooLarge`."""
+    async def _receive(self) -> Sequence[Message]:
         assert self._chunks is not None, "opened first"
-        if self._oversize is not None:
-            raise self._oversize
         async with self._interruptible():
             with answers.told():
                 chunk = await anext(self._chunks, None)
         if chunk is None:
             raise Lost(Trouble.ENDED)
-        try:
-            return self._parser.feed(chunk)
-        except FrameTooLarge as error:
-            self._oversize = error  # told when the frames before it have been taken
-            return error.messages
+        return self._parser.feed(chunk)

@@ -268,16 +268,16 @@ class Supervisor:
 
     def _do(self, command: Command) -> None:
         match command:
-            case Open(attempt=number, transport=place):
+            case Open(attempt=number, transport=index):
                 if self._link.current is not None:
                     self._hold.hurry()
-                self._begin(number, self._attempt(number, self._transports[place]), "attempt")
+                self._begin(number, self._attempt(number, self._transports[index]), "attempt")
             case Release(attempt=number):
                 self._release(number)
             case Adopt(attempt=number):
                 connection = self._hold.get(number)
                 assert connection is not None, "what is ready is held"
-                self._store = self._store or connection.hello.store
+                self._store = self._store or connection.greeting.store
                 self._adopt(Established(number, connection))
             case Probe(link=number, probe=probe):
                 self._begin(number, self._probe(number, probe), "probe")
@@ -332,12 +332,12 @@ class Supervisor:
             self._meet(number, connection)
 
     def _meet(self, number: int, connection: Connection) -> None:
-        if (stranger := self.stranger(connection.hello.store)) is not None:
+        if (stranger := self.stranger(connection.greeting.store)) is not None:
             self._fail(number, stranger)
             self._begin(LETTING_GO, let_go(connection), "let go")
             return
         self._hold.take(number, connection)
-        self.tell(inputs.Ready(attempt=number, heartbeat=connection.hello.heartbeat))
+        self.tell(inputs.Ready(attempt=number, heartbeat=connection.greeting.heartbeat))
 
     def _fail(self, number: int, lost: Lost) -> None:
         if lost.trouble in WAKES or lost.error is not None:

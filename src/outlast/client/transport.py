@@ -29,7 +29,7 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Greeting:
     """Who answers: `boot_id` names one life of one process; `heartbeat` is in seconds, `beacon` a port of its host.
 
     `peer` is the address from which it was asked, as it sees that: our own, where nothing stands between. `store` names
@@ -79,7 +79,7 @@ class Connection(Protocol):
     """An established link to one node."""
 
     @property
-    def hello(self) -> Hello:
+    def greeting(self) -> Greeting:
         """Who answers."""
         ...
 

@@ -69,32 +69,32 @@ class Clients:
         self.others = others
         self._heard_at: dict[str, float] = {}
 
-    def __call__(self, place: str) -> httpx2.AsyncClient:
+    def __call__(self, address: str) -> httpx2.AsyncClient:
         """Return a client that carries everything over sessions with this node."""
-        return httpx2.AsyncClient(transport=WebSocketTransport(place, self), timeout=None)
+        return httpx2.AsyncClient(transport=WebSocketTransport(address, self), timeout=None)
 
-    def hear(self, place: str) -> None:
+    def hear(self, address: str) -> None:
         """Remember that a session is spoken there."""
-        self._heard_at[place] = asyncio.get_running_loop().time()
+        self._heard_at[address] = asyncio.get_running_loop().time()
 
-    def know(self, place: str) -> bool:
+    def know(self, address: str) -> bool:
         """Say whether a session was spoken there lately."""
-        heard_at = self._heard_at.get(place)
+        heard_at = self._heard_at.get(address)
         return heard_at is not None and asyncio.get_running_loop().time() - heard_at < RESTART_WITHIN
 
 
 class WebSocketTransport(httpx2.AsyncBaseTransport):
-    """Carry the requests of an httpx2.AsyncClient to the node at `place`, over as few sessions as may be.
+    """Carry the requests of an httpx2.AsyncClient to the node at `address`, over as few sessions as may be.
 
     The connect and read timeouts of a request are kept. Closing the transport ends everything that is open.
     Raises httpx2's own exceptions, `TooLarge` for a body beyond what a session takes, and `Lost` where no session is
     spoken. Source: R13.
     """
 
-    def __init__(self, place: str, clients: Clients) -> None:
-        self._place = place
+    def __init__(self, address: str, clients: Clients) -> None:
+        self._address = address
         self._clients = clients
-        self._below = httpx2.URL(place).raw_path.decode("ascii").rstrip("/")
+        self._below = httpx2.URL(address).raw_path.decode("ascii").rstrip("/")
         self._sessions: dict[Session, Identity] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -137,20 +137,20 @@ class WebSocketTransport(httpx2.AsyncBaseTransport):
         session = Session(
             lambda: self._open(identity),
             is_known=self._is_known,
-            heard=lambda: self._clients.hear(self._place),
+            heard=lambda: self._clients.hear(self._address),
         )
         self._sessions[session] = identity
         session.task.add_done_callback(lambda _: self._sessions.pop(session))
         return session
 
     def _is_known(self) -> bool:
-        return any(session.is_spoken for session in self._sessions) or self._clients.know(self._place)
+        return any(session.is_spoken for session in self._sessions) or self._clients.know(self._address)
 
     async def _open(self, identity: Identity) -> ClientConnection:
-        url, headers = httpx2.URL(self._place), dict(identity)
-        host, address = headers.pop("host"), url.netloc.decode("ascii")
+        url, headers = httpx2.URL(self._address), dict(identity)
+        host, own = headers.pop("host"), url.netloc.decode("ascii")
         is_secure, options = url.scheme == "https", dict[str, Any]()
-        if host != address:  # somebody asks this address for another name than its own
+        if host != own:  # somebody asks this address for another name than its own
             options |= {"host": url.host, "port": url.port or _PORTS[url.scheme]}
         if is_secure:
             options |= {"ssl": httpx2.create_ssl_context(), "server_hostname": url.host}
@@ -160,7 +160,7 @@ class WebSocketTransport(httpx2.AsyncBaseTransport):
             compression=None,  # most events are too small for it
             additional_headers=headers,
             user_agent_header=None,
-            proxy=None if host != address or http.is_local(self._place) else True,
+            proxy=None if host != own or http.is_local(self._address) else True,
             open_timeout=None,  # the machine has a deadline, or whoever asks
             ping_interval=None,  # a server that stands still answers none, and is not gone
             close_timeout=CLOSE_WITHIN,
@@ -202,7 +202,7 @@ class WebSocketTransport(httpx2.AsyncBaseTransport):
 
 
 class _Connect(connect):
-    """Goes nowhere else: whom the handshake speaks for is no other place's business."""
+    """Goes nowhere else: whom the handshake speaks for is nobody else's business."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc

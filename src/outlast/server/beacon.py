@@ -25,10 +25,10 @@ from outlast.errors import PortTaken, SettingsError
 from outlast.facts import BeaconLost, Report
 from outlast.server import lamp
 from outlast.server.pulse import BEAT_EVERY
+from outlast.wire.native import LARGEST_PORT
 
 HOST: Final = "127.0.0.1"
 """Where a beacon listens that is given a port alone: this machine, as everything here does unless told otherwise."""
-LARGEST_PORT: Final = 65535
 RELIGHT_AFTER: Final = 5.0
 """Seconds between two tries to light it anew: what ended it may well end the next."""
 
@@ -48,9 +48,9 @@ class Place:
         """Return the place that `8401`, `0.0.0.0:8401` or `[::1]:8401` names. Raises `SettingsError`."""
         host, colon, port = text.rpartition(":")
         is_bracketed = host.startswith("[") and host.endswith("]")
-        if not (port.isascii() and port.isdigit() and len(port) <= len("65535") and int(port) <= LARGEST_PORT) or (
-            colon and not host
-        ):
+        if not (
+            port.isascii() and port.isdigit() and len(port) <= len(str(LARGEST_PORT)) and int(port) <= LARGEST_PORT
+        ) or (colon and not host):
             raise SettingsError("beacon is a port such as 8401, or an address such as 0.0.0.0:8401; port 0 is any.")
         if ":" in host and not is_bracketed:
             raise SettingsError("beacon has an address of IPv6 in brackets: [::1]:8401.")

@@ -19,14 +19,14 @@ from outlast.supervision.link import Candidate, Current, Link, Moment
 from outlast.supervision.phase import WAKES, Trouble
 from outlast.supervision.profile import LONGEST_HEARTBEAT, SHORTEST_HEARTBEAT, YOUNG_DEATHS
 
-Outcome: TypeAlias = tuple[Link, tuple[Command, ...]]
-"""The next state, and what is to be done."""
+Consequence: TypeAlias = tuple[Link, tuple[Command, ...]]
+"""What comes of an input: the next state, and what is to be done."""
 
 
 # ---- rules ----------------------------------------------------------------------------------------
 
 
-def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
+def establish(link: Link, ready: Ready, at: Moment) -> Consequence:
     """Make the attempt the link: what is followed moves over, and the old link is let go."""
     heartbeat = ready.heartbeat
     if heartbeat is None or not SHORTEST_HEARTBEAT <= heartbeat <= LONGEST_HEARTBEAT:
@@ -45,7 +45,7 @@ def establish(link: Link, ready: Ready, at: Moment) -> Outcome:
     return established, (Adopt(attempt=ready.attempt), *before)
 
 
-def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
+def fail(link: Link, failed: Failed, at: Moment) -> Consequence:
     """Wait along the ladder, or block; a link that lives is left alone."""
     assert link.candidate is not None, "nothing else fails"
     trouble, is_woken = _forgiven(link, failed.trouble, at), link.candidate.woken
@@ -70,7 +70,7 @@ def fail(link: Link, failed: Failed, at: Moment) -> Outcome:
     return begun, (*commands, *opened)
 
 
-def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
+def lose(link: Link, lost: Lost, at: Moment) -> Consequence:
     """Try again: at once where the profile is prompt and this is the first time, otherwise along the ladder."""
     trouble = _forgiven(link, lost.trouble, at)
     link = outlived(link, trouble, at)
@@ -88,7 +88,7 @@ def lose(link: Link, lost: Lost, at: Moment) -> Outcome:
     return wait(link, at, pause=lost.pause, counts=link.ladder.failures == 0), ()
 
 
-def move(link: Link, drained: Drained, at: Moment) -> Outcome:
+def move(link: Link, drained: Drained, at: Moment) -> Consequence:
     """Replace the link at a time of our own within the spread; it serves until it ends."""
     spread = advice(drained.spread)
     ladder = changed(link.ladder, spread=spread, spread_until=at.now + spread)
@@ -101,7 +101,7 @@ def move(link: Link, drained: Drained, at: Moment) -> Outcome:
 # ---- what rules are made of -----------------------------------------------------------------------
 
 
-def attempt(link: Link, at: Moment) -> Outcome:
+def attempt(link: Link, at: Moment) -> Consequence:
     """Begin an attempt; one in flight ends. Without a network there is none, and before the time asked for it waits."""
     if not link.is_reachable:
         return _stay(link, at)
@@ -114,12 +114,12 @@ def attempt(link: Link, at: Moment) -> Outcome:
     return begun, (*ended, Open(attempt=number, transport=link.transport))
 
 
-def afresh(link: Link, at: Moment) -> Outcome:
+def afresh(link: Link, at: Moment) -> Consequence:
     """Begin an attempt as if nothing had failed before."""
     return attempt(changed(link, ladder=changed(link.ladder, failures=0), block=None), at)
 
 
-def release(link: Link) -> Outcome:
+def release(link: Link) -> Consequence:
     """Let go of the attempt and of the link, and wait for nothing."""
     held = [each.id for each in (link.candidate, link.current) if each is not None]
     bare = changed(link, candidate=None, current=None, retry_at=None, path_changed=False)
@@ -157,7 +157,7 @@ def _forgiven(link: Link, trouble: Trouble, at: Moment) -> Trouble:
     return Trouble.BUSY if is_passing else trouble
 
 
-def _stay(link: Link, at: Moment) -> Outcome:
+def _stay(link: Link, at: Moment) -> Consequence:
     """Keep a link that speaks although there is said to be no network, and let go of everything else (K13)."""
     current = link.current
     if current is None or current.suspicion is not None or not current.speaks(at.now):

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """Make a connection over the transport of this place in the list, and tell what becomes of the attempt."""
+    """Make a connection over a transport, told by its index, and tell what becomes of the attempt."""
 
     attempt: int
     transport: int = 0

@@ -27,7 +27,7 @@ class Ladder:
         return changed(self, failures=self.failures + 1, floor=now + asked if asked else self.floor)
 
     def wait(self, profile: Profile, *, now: float, jitter: float) -> float:
-        """Return the seconds to the next attempt; `jitter` in [0, 1) picks the place where it may fall."""
+        """Return the seconds to the next attempt; `jitter` in [0, 1) picks where in its span that falls."""
         rung = profile.ladder[min(max(self.failures, 1), len(profile.ladder)) - 1]
         asked = min(self.spread * 2.0 ** min(self.failures, 16), LONGEST_ADVICE)
         away = max(self.floor - now, self.spread_until - now, 0.0)

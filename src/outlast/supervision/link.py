@@ -11,8 +11,8 @@ from enum import StrEnum
 from outlast.supervision.ladder import Ladder
 from outlast.supervision.phase import SENDING, Grade, Phase, Trouble
 from outlast.supervision.profile import (
-    ANSWER_WITHIN,
     DEADLOCK_AFTER,
+    DOUBT_AFTER,
     REPLACING_EVERY,
     SILENT_BEATS,
     STANDARD,
@@ -41,6 +41,21 @@ class Stage(StrEnum):
     """It was missed; something may speak for the server."""
     DOOMED = "doomed"
     """Nothing was asked: the way of the connection is gone, or it was slept through."""
+
+
+class Due(StrEnum):
+    """What time does to a link."""
+
+    ESTABLISHMENT = "establishment"
+    RETRY = "retry"
+    PATH = "path"
+    EVIDENCE = "evidence"
+    FADED = "faded"
+    STAGE = "stage"
+    SILENCE = "silence"
+    DOUBT = "doubt"
+    DEADLOCK = "deadlock"
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +155,7 @@ class Current:
         """When a link that goes on speaking proves that its server has not answered `since`; None if it is silent."""
         if self.witness is not None or (self.suspicion is not None and self.suspicion.silent):
             return None
-        at = since + ANSWER_WITHIN + DEADLOCK_AFTER
+        at = since + DOUBT_AFTER + DEADLOCK_AFTER
         return max(at, self.heard_at) if at <= self.heard_at + self.heartbeat else None
 
     def evidence_until(self, profile: Profile) -> float:
@@ -244,7 +259,7 @@ class Link:
         """Whether another attempt is under way or has its time."""
         return self.candidate is not None or self.retry_at is not None
 
-    def dues(self) -> list[tuple[float, "Due"]]:
+    def dues(self) -> list[tuple[float, Due]]:
         """Return what time will do, and when, whatever else happens not. What stands first goes first."""
         found: list[tuple[float, Due]] = []
         if self.candidate is not None:
@@ -265,12 +280,12 @@ class Link:
                 found += self._dues_of_questions(current)
         return found
 
-    def _dues_of_questions(self, current: Current) -> list[tuple[float, "Due"]]:
+    def _dues_of_questions(self, current: Current) -> list[tuple[float, Due]]:
         suspicion, since = current.suspicion, current.service.since
         found = [(current.silent_at, Due.SILENCE) if suspicion is None else (suspicion.until, Due.STAGE)]
         if since is not None:
             if not current.service.doubted:
-                found.append((since + ANSWER_WITHIN, Due.DOUBT))
+                found.append((since + DOUBT_AFTER, Due.DOUBT))
             elif (deadlock_at := current.deadlock_at(since)) is not None:
                 found.append((deadlock_at, Due.DEADLOCK))
         if current.busy_since is not None:
@@ -282,18 +297,3 @@ def current_of(link: Link) -> Current:
     """Return the connection of a link that has one, as the table knows of each rule that asks."""
     assert link.current is not None, "the table calls this where there is a link"
     return link.current
-
-
-class Due(StrEnum):
-    """What time does to a link."""
-
-    ESTABLISHMENT = "establishment"
-    RETRY = "retry"
-    PATH = "path"
-    EVIDENCE = "evidence"
-    FADED = "faded"
-    STAGE = "stage"
-    SILENCE = "silence"
-    DOUBT = "doubt"
-    DEADLOCK = "deadlock"
-    BUDGET = "budget"

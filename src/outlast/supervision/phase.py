@@ -117,5 +117,5 @@ class Grade(StrEnum):
     """Its machine acknowledges our bytes, nobody answers, and nothing stands between us."""
 
 
-STRENGTH: Final = {grade: len(Grade) - place for place, grade in enumerate(Grade)}
+STRENGTH: Final = {grade: len(Grade) - rank for rank, grade in enumerate(Grade)}
 """How much each grade says: a weaker one does not take a fresh stronger one's place."""

@@ -15,7 +15,7 @@ ESTABLISHMENT: Final = 15.0
 """Seconds for credentials, name, connection and the first word together."""
 STABLE: Final = 30.0
 """Seconds a link lives before its end is no longer the attempt's failure."""
-ANSWER_WITHIN: Final = 5.0
+DOUBT_AFTER: Final = 5.0
 """Seconds a request may be open before the service is doubted: a healthy one answers within one."""
 DEADLOCK_AFTER: Final = 5.0
 """Seconds of doubt after which a link that still speaks is proof enough: the server lives, and does not answer."""

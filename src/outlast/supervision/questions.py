@@ -12,7 +12,7 @@ Rules:
 
 from typing import Final
 
-from outlast.supervision.attempts import Outcome, afresh
+from outlast.supervision.attempts import Consequence, afresh
 from outlast.supervision.change import changed
 from outlast.supervision.commands import Gather, Probe, Release
 from outlast.supervision.inputs import (
@@ -27,7 +27,7 @@ from outlast.supervision.inputs import (
 )
 from outlast.supervision.link import Current, Link, Moment, Service, Stage, Suspicion, Witness, current_of
 from outlast.supervision.phase import STRENGTH, Grade
-from outlast.supervision.profile import ANSWER_WITHIN
+from outlast.supervision.profile import DOUBT_AFTER
 
 MOST_ASKED: Final = 64
 """Open requests that are remembered: the oldest ones say all there is to say."""
@@ -40,7 +40,7 @@ MISSED: Final = frozenset({Stage.PAUSE, Stage.SECOND, Stage.TRIAGE})
 # ---- rules ----------------------------------------------------------------------------------------
 
 
-def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
+def hear(link: Link, heard: Heard, at: Moment) -> Consequence:
     """Clear the link's suspicion; progress clears the service's too."""
     before = current_of(link)
     if before.is_quiet and link.trouble is None:
@@ -59,12 +59,12 @@ def hear(link: Link, heard: Heard, at: Moment) -> Outcome:
     return _settled(link, current), ()
 
 
-def believe(link: Link, _answered: ProbeAnswered, at: Moment) -> Outcome:
+def believe(link: Link, _answered: ProbeAnswered, at: Moment) -> Consequence:
     """Clear the link's suspicion, and every question that nobody waits for any more."""
     return _answered_at(link, current_of(link).service, at), ()
 
 
-def bury(link: Link, failed: ProbeFailed, at: Moment) -> Outcome:
+def bury(link: Link, failed: ProbeFailed, at: Moment) -> Consequence:
     """Let go of the link, and try at once with the ladder anew."""
     let_go = Release(attempt=current_of(link).id)
     bare = changed(link, current=None, trouble=failed.trouble, lost_at=at.now)
@@ -74,7 +74,7 @@ def bury(link: Link, failed: ProbeFailed, at: Moment) -> Outcome:
     return begun, (let_go, *commands)
 
 
-def ask(link: Link, asked: Asked, at: Moment) -> Outcome:
+def ask(link: Link, asked: Asked, at: Moment) -> Consequence:
     """Remember the open question."""
     current = current_of(link)
     already = current.service.asked
@@ -84,12 +84,12 @@ def ask(link: Link, asked: Asked, at: Moment) -> Outcome:
     return changed(link, current=changed(current, service=service)), ()
 
 
-def answer(link: Link, answered: Answered, at: Moment) -> Outcome:
+def answer(link: Link, answered: Answered, at: Moment) -> Consequence:
     """Clear the question and the link's suspicion."""
     return _answered_at(link, _without(current_of(link).service, answered.request), at), ()
 
 
-def abandon(link: Link, abandoned: Abandoned, at: Moment) -> Outcome:
+def abandon(link: Link, abandoned: Abandoned, at: Moment) -> Consequence:
     """Keep the question open: nobody waits any more, and still it was not answered."""
     current = current_of(link)
     asked_at = dict(current.service.asked).get(abandoned.request)
@@ -99,7 +99,7 @@ def abandon(link: Link, abandoned: Abandoned, at: Moment) -> Outcome:
     return changed(link, current=changed(current, service=service)), ()
 
 
-def witness(link: Link, witnessed: Witnessed, at: Moment) -> Outcome:
+def witness(link: Link, witnessed: Witnessed, at: Moment) -> Consequence:
     """Call a server busy that something speaks for, where something is late."""
     current = current_of(link)
     if not current.is_slow or _outweighs(current, witnessed.grade, link, at):
@@ -107,7 +107,7 @@ def witness(link: Link, witnessed: Witnessed, at: Moment) -> Outcome:
     return _call_busy(link, Witness(grade=witnessed.grade, at=at.now), at), ()
 
 
-def deny(link: Link, _denied: Denied, at: Moment) -> Outcome:
+def deny(link: Link, _denied: Denied, at: Moment) -> Consequence:
     """Try at once where a probe was missed, and believe nothing any more that speaks for the server."""
     current = current_of(link)
     if current.suspicion is None or current.suspicion.stage not in MISSED:
@@ -118,7 +118,7 @@ def deny(link: Link, _denied: Denied, at: Moment) -> Outcome:
 # ---- what time does -------------------------------------------------------------------------------
 
 
-def ask_whether_there(link: Link, at: Moment, *, within: float, silent: bool = False) -> Outcome:
+def ask_whether_there(link: Link, at: Moment, *, within: float, silent: bool = False) -> Consequence:
     """Probe, unless that is being found out already."""
     current = current_of(link)
     if current.suspicion is not None:
@@ -127,12 +127,12 @@ def ask_whether_there(link: Link, at: Moment, *, within: float, silent: bool = F
     return _send(link, changed(current, suspicion=suspicion))
 
 
-def wonder(link: Link, at: Moment) -> Outcome:
+def wonder(link: Link, at: Moment) -> Consequence:
     """Probe a link that has been silent for too long."""
     return ask_whether_there(link, at, within=link.profile.probe, silent=True)
 
 
-def advance(link: Link, at: Moment) -> Outcome:
+def advance(link: Link, at: Moment) -> Consequence:
     """Go on to what follows the stage that has run out: another question, evidence, or another link."""
     current, profile = current_of(link), link.profile
     suspicion = current.suspicion
@@ -152,26 +152,26 @@ def advance(link: Link, at: Moment) -> Outcome:
             return afresh(link, at)  # the old link is kept until the new one is ready (R1, P12)
 
 
-def doubt(link: Link, at: Moment) -> Outcome:
+def doubt(link: Link, at: Moment) -> Consequence:
     """Find out what is with a service that has not answered for too long."""
     current = current_of(link)
     doubted = changed(current, service=changed(current.service, doubted=True), gathered_at=at.now)
     return changed(link, current=doubted), (Gather(link=current.id),)
 
 
-def deadlock(link: Link, at: Moment) -> Outcome:
+def deadlock(link: Link, at: Moment) -> Consequence:
     """Call the service busy: the link speaks, and still there is no answer."""
     return _call_busy(link, Witness(grade=Grade.FRAMES, at=current_of(link).heard_at), at), ()
 
 
-def fade(link: Link, _at: Moment) -> Outcome:
+def fade(link: Link, _at: Moment) -> Consequence:
     """Call a server busy no longer for which nothing has spoken for too long; its budget goes on."""
     current = current_of(link)
     suspicion = None if current.suspicion is None else changed(current.suspicion, silent=True)
     return changed(link, current=changed(current, witness=None, suspicion=suspicion)), ()
 
 
-def gather(link: Link, at: Moment) -> Outcome:
+def gather(link: Link, at: Moment) -> Consequence:
     """Look for evidence again."""
     current = current_of(link)
     return changed(link, current=changed(current, gathered_at=at.now)), (Gather(link=current.id),)
@@ -180,11 +180,11 @@ def gather(link: Link, at: Moment) -> Outcome:
 # ---- what both are made of ------------------------------------------------------------------------
 
 
-def _look(link: Link, suspicion: Suspicion, at: Moment) -> Outcome:
+def _look(link: Link, suspicion: Suspicion, at: Moment) -> Consequence:
     return gather(changed(link, current=changed(current_of(link), suspicion=suspicion)), at)
 
 
-def _send(link: Link, current: Current) -> Outcome:
+def _send(link: Link, current: Current) -> Consequence:
     number = current.probes + 1
     return changed(link, current=changed(current, probes=number)), (Probe(link=current.id, probe=number),)
 
@@ -193,7 +193,7 @@ def _answered_at(link: Link, service: Service, at: Moment) -> Link:
     """Return the link after an answer: doubted only as long as its oldest question has been open for too long."""
     service = changed(service, abandoned_at=None)
     since = service.since
-    doubted = service.doubted and since is not None and at.now - since >= ANSWER_WITHIN
+    doubted = service.doubted and since is not None and at.now - since >= DOUBT_AFTER
     current = changed(current_of(link), heard_at=at.now, suspicion=None, service=changed(service, doubted=doubted))
     return _settled(link, current)
 
@@ -228,7 +228,7 @@ def _outweighs(current: Current, grade: Grade, link: Link, at: Moment) -> bool:
 def _open(service: Service, asked_at: float, at: Moment) -> Service:
     """Return the service with a question that nobody waits for any more; one that is old is doubted at once."""
     earlier = asked_at if service.abandoned_at is None else min(service.abandoned_at, asked_at)
-    return changed(service, abandoned_at=earlier, doubted=service.doubted or at.now - earlier >= ANSWER_WITHIN)
+    return changed(service, abandoned_at=earlier, doubted=service.doubted or at.now - earlier >= DOUBT_AFTER)
 
 
 def _without(service: Service, request: int) -> Service:

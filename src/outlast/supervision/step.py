@@ -8,14 +8,14 @@ Rules:
 """
 
 from outlast.supervision import inputs
-from outlast.supervision.attempts import Outcome
+from outlast.supervision.attempts import Consequence
 from outlast.supervision.change import changed
 from outlast.supervision.inputs import Input, Woken
 from outlast.supervision.link import Link, Moment
 from outlast.supervision.table import RULES
 
 
-def step(link: Link, input: Input, *, now: float, jitter: float) -> Outcome:
+def step(link: Link, input: Input, *, now: float, jitter: float) -> Consequence:
     """Return what `link` becomes by `input`, and what is to be done.
 
     `now` is in seconds on a clock that never steps back, the same one at every call; `jitter` in [0, 1) is drawn anew

@@ -8,14 +8,14 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from outlast.supervision import attempts, hints, inputs, questions, time
-from outlast.supervision.attempts import Outcome
+from outlast.supervision.attempts import Consequence
 from outlast.supervision.link import Link, Moment
 from outlast.supervision.phase import Phase, Wakeup
 
 Key: TypeAlias = type[inputs.Input] | Wakeup
 """What names a row: the kind of input, or of a wakeup."""
 
-Rule: TypeAlias = Callable[[Link, Any, Moment], Outcome]
+Rule: TypeAlias = Callable[[Link, Any, Moment], Consequence]
 """What is done about an input; the first line of its docstring says it."""
 
 IDLE, OFFLINE, CONNECTING, LIVE, SLOW, BUSY, SWITCHING, BACKOFF, BLOCKED, CLOSED = Phase

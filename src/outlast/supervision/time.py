@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from outlast.supervision import questions
-from outlast.supervision.attempts import Outcome, afresh, attempt, fail
+from outlast.supervision.attempts import Consequence, afresh, attempt, fail
 from outlast.supervision.change import changed
 from outlast.supervision.commands import Release
 from outlast.supervision.hints import reroute
@@ -16,7 +16,7 @@ from outlast.supervision.phase import Trouble, Wakeup
 from outlast.supervision.profile import GRACE, LATE
 
 
-def tick(link: Link, _tick: Tick, at: Moment) -> Outcome:
+def tick(link: Link, _tick: Tick, at: Moment) -> Consequence:
     """Do what has come due; much too late is our own stall, and what has come in meanwhile is read first."""
     told_at = link.deadline
     assert told_at is not None, "what is wanted goes on by itself"
@@ -28,7 +28,7 @@ def tick(link: Link, _tick: Tick, at: Moment) -> Outcome:
     return RULES[due](link, at)
 
 
-def give_up(link: Link, at: Moment) -> Outcome:
+def give_up(link: Link, at: Moment) -> Consequence:
     """End an attempt that took too long; it is let go once, whatever it is waiting for."""
     assert link.candidate is not None, "its deadline has come"
     late = link.candidate.id
@@ -36,12 +36,12 @@ def give_up(link: Link, at: Moment) -> Outcome:
     return failed, (Release(attempt=late), *commands)
 
 
-def go_around(link: Link, at: Moment) -> Outcome:
+def go_around(link: Link, at: Moment) -> Consequence:
     """Do what another path asked for sooner than two seconds after the one before."""
     return reroute(link, Woken(wakeup=Wakeup.PATH_CHANGED), at)
 
 
-RULES: Final[Mapping[Due, Callable[[Link, Moment], Outcome]]] = MappingProxyType(
+RULES: Final[Mapping[Due, Callable[[Link, Moment], Consequence]]] = MappingProxyType(
     {
         Due.ESTABLISHMENT: give_up,
         Due.RETRY: attempt,

@@ -27,6 +27,8 @@ from outlast.wire.status import moment
 
 PROTOCOL: Final = 1
 """The version that `hello` tells; only a change that old readers cannot skip raises it."""
+LARGEST_PORT: Final = 65535
+"""What a beacon's port may be at most, as a greeting tells it."""
 PLACES: Final = 64
 """Frames remembered of each kind that tells a place: of a crowd that comes to a log, everybody is told the same."""
 BEAT: Final = ("head", "status", "budget", "recovering", "lease_left")

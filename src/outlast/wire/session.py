@@ -16,8 +16,8 @@ What either end may rely on:
    one too many, with 429.
 2. `Answer` comes first, then the pieces in order, then `End`: the answer is whole. `Broken` says that it is not, at any
    time, also instead of `Answer`: whoever asked knows nothing of what became of the request.
-3. A path lies below the place where the routes are, that of the handshake without its `/session`, and has its query.
-   Addresses that an answer names are those of HTTP, with the place in front.
+3. A path begins below the address of the routes, which is that of the handshake without its `/session`, and ends with
+   its query. Addresses that an answer names are those of HTTP: whole, from the root on.
 4. Only headers of content travel: `ASKED` in an `Ask`, where any other is refused, and `ANSWERED` in an `Answer`. A
    header that came several times is one, with commas. Who asks was said in the handshake, once for all exchanges: a
    proxy that checks or strips headers does not look into frames, so no frame can say it. A 401 in an exchange is about
