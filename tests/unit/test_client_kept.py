@@ -1,8 +1,9 @@
 """A client that keeps: where its follows go on, and what is left when it is closed."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,47 @@ async def test_a_place_is_written_when_the_client_is_closed_under_its_reader(
         assert (await take(client, 1)) == [5]
     await following.aclose()
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("leaving", ["reader", "client"])
+async def test_who_is_cancelled_while_others_have_the_file_locked_lets_go_of_everything(
+    tmp_path: Path, leaving: str
+) -> None:
+    server = Server()
+    server.upto = 5
+    locked = asyncio.Event()
+
+    async def live(client: AbstractAsyncContextManager[Client], other: sqlite3.Connection) -> None:
+        async with client as here:
+            following = here.follow("r1")
+            assert [(await anext(following)).cursor.seq for _ in range(4)] == [1, 2, 3, 4]
+            await asyncio.sleep(1)  # what moved is written
+            other.execute("BEGIN IMMEDIATE")
+            await anext(following)
+            if leaving == "client":
+                asyncio.get_running_loop().call_soon(locked.set)
+                return
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await following.aclose()
+            assert here.state.record.runs == {}, "nobody follows it any more"
+            other.execute("ROLLBACK")
+            locked.set()
+            await asyncio.Event().wait()
+
+    path = tmp_path / "client.db"
+    async with ScriptedPeer(server) as peer:
+        async with connect(peer.url, keep=Keep(path)):  # makes the file
+            pass
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            living = asyncio.create_task(live(connect(peer.url, keep=Keep(path)), other))
+            async with asyncio.timeout(60):
+                await locked.wait()
+            await asyncio.sleep(0.5)
+            assert not living.done()
+            living.cancel()
+            await asyncio.wait([living])
+            assert living.cancelled()
 
 
 @pytest.mark.parametrize("kind", [str, Path])

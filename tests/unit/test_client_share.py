@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from outlast.client import share
-from outlast.client.received import ReceivedEvent, ReceivedGap
+from outlast.client.received import Received, ReceivedEvent, ReceivedGap
 from outlast.errors import IdConflict, RunNotFound, WireError
 from outlast.log.cursor import Cursor
 from tests.scripts import (
@@ -121,6 +122,39 @@ async def test_the_stream_goes_with_the_last_reader_and_another_begins_a_new_one
         assert not client.state.record.runs
         assert await seqs(client.follow("r")) == ALL
     assert peer.cursors == [None, None]
+
+
+async def test_a_reader_that_is_cancelled_while_it_leaves_ends_so_and_its_stream_is_let_go_all_the_same() -> None:
+    asked, leaving, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(receive: Receive, _send: Send) -> None:
+        asked.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        leaving.set()
+        await asyncio.sleep(1)
+        left.set()
+
+    async def leave(following: AsyncGenerator[Received, None]) -> None:
+        await following.aclose()
+        raise AssertionError("it was cancelled")
+
+    peer = Peer(stream(HELLO, frame(1)), slow, by_one())
+    async with peer.connect() as client:
+        idle, waiting = client.follow("r"), asyncio.create_task(seqs(client.follow("r")))
+        await anext(idle)
+        await asked.wait()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        reading = asyncio.create_task(leave(idle))
+        await leaving.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert reading.cancelled()
+        assert not left.is_set()
+        assert not client.state.record.runs
+        assert await seqs(client.follow("r")) == ALL
+        await left.wait()
 
 
 @pytest.mark.behaviour("R9")
@@ -239,6 +273,18 @@ async def test_a_gap_is_told_to_those_who_asked_for_its_place_and_others_ask_for
             assert [each.seq for each in received[1:] if isinstance(each, ReceivedEvent)] == ALL[5:]
         assert await behind == ALL[5:]
     assert peer.cursors == [None, "2"]
+
+
+@pytest.mark.behaviour("R10")
+async def test_a_gap_that_leads_back_is_shared_from_behind_it_without_repeating_anything() -> None:
+    back = stream(HELLO, *frames(1, 7), gap(7, 4), *frames(5, 7), 9.0, *frames(8), then="hang")
+    peer = Peer(back, stream(HELLO, *frames(7)))
+    async with peer.connect() as client:
+        first = asyncio.create_task(collect(client.follow("r")))
+        await asyncio.sleep(1)
+        assert await seqs(client.follow("r", after=PLACES[5])) == ALL[6:]
+        assert [each.cursor.seq for each in await first] == [*ALL[:7], 4, *ALL[4:]]
+    assert len(peer.times) == 1
 
 
 async def test_an_error_is_told_to_each_once_it_has_taken_what_came_before() -> None:

@@ -147,8 +147,10 @@ class Client:
             await mark.forget()
             raise
         finally:
-            await mark.end()
-            await reader.close()
+            try:
+                await mark.end()
+            finally:  # also where that is cancelled, since others may have the file locked
+                await reader.close()
 
     @property
     def outbox(self) -> Outbox:

@@ -56,6 +56,8 @@ async def keeping(
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)  # they end at once: neither resists
-        await places.end()
-        await keeper.close()
+        try:
+            await asyncio.wait(tasks)  # they end at once: neither resists
+            await places.end()
+        finally:  # also where that is cancelled, since others may have the file locked
+            await keeper.close()

@@ -14,7 +14,6 @@ Rules:
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -55,6 +54,7 @@ class Share:
         self._begin = begin
         self._held: deque[_Piece] = deque()
         self._bytes = 0
+        self._is_closing = False
         self._wanted = asyncio.Event()
         self._arrived = asyncio.Event()
         self._receiving = asyncio.create_task(self._receive(), name="follow a run")
@@ -85,12 +85,14 @@ class Share:
         if self.failure is not None or not known.seq <= place.seq <= self.place.seq:
             return None
         items = [item for piece in self._held for item in piece.items]
-        taken = [item.cursor for item in items if item.cursor.seq <= place.seq]
-        ahead = items[len(taken) :]
+        behind = len(items)  # how many are behind the place; counted from the end, since a gap may lead back
+        while behind and items[behind - 1].cursor.seq > place.seq:
+            behind -= 1
+        ahead = items[behind:]
         if place.seq == self.place.seq:
             known = self.place
-        elif taken:
-            known = taken[-1]
+        elif behind:
+            known = items[behind - 1].cursor
         is_known = place.chain is None or (place.seq == known.seq and place.chain == known.chain)
         is_told = any(isinstance(item, ReceivedGap) and item.requested.seq != place.seq for item in ahead)
         return self.end - len(ahead) if is_known and not is_told else None
@@ -105,12 +107,21 @@ class Share:
         self.readers.discard(reader)
         if self.readers:
             return
-        self._receiving.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._receiving
-        await self._follow.close()
+        if not self._is_closing:  # once: a second time would cut the closing short
+            self._is_closing = True
+            self._receiving.cancel()
+        await asyncio.wait([self._receiving])  # without a deadline: it has those of its stream
+        if not self._receiving.cancelled():
+            self._receiving.result()
 
     async def _receive(self) -> None:
+        try:
+            await self._receive_on()
+        finally:  # here and not where a reader leaves, which may be cancelled while it does
+            self._is_closing = True
+            await self._follow.close()
+
+    async def _receive_on(self) -> None:
         while not self.ended and self.failure is None:
             await self._wanted.wait()  # without a deadline: readers take the time they need
             self._wanted.clear()
