@@ -103,6 +103,23 @@ async def test_any_answer_to_a_probe_is_a_sign_of_life_and_none_is_the_end() -> 
             await connection.probe()
 
 
+@pytest.mark.behaviour("M2")
+@pytest.mark.parametrize(
+    ("answer", "store"),
+    [
+        (said({**GREETING, "store": "theirs"}), "theirs"),
+        (said(GREETING), None),
+        (said({**GREETING, "store": 7}), None),
+        (said({**GREETING, "store": "theirs"}, 503), None),
+        (Answer(body=[b"<html>"]), None),
+        (Answer(body=[b"[" * 100_000]), None),
+    ],
+)
+async def test_a_probe_tells_the_store_that_answers_it(answer: Answer, store: str | None) -> None:
+    async with connected(said(GREETING), answer) as (connection, _peer):
+        assert await connection.probe() == store
+
+
 @pytest.mark.behaviour("N4")
 async def test_a_probe_asks_nobody_for_credentials_and_says_what_was_said_last() -> None:
     asked: list[str] = []

@@ -35,9 +35,10 @@ class Line:
     async def greet(self) -> None:
         raise NotImplementedError
 
-    async def probe(self) -> None:
+    async def probe(self) -> str | None:
         self.probes += 1
         await self.answering.wait()
+        return self.greeting.store
 
     async def ask(self, method: str, path: str, said: JSON = None) -> JSON:
         raise NotImplementedError
@@ -333,6 +334,23 @@ async def test_a_store_that_was_named_beforehand_is_the_one_that_is_meant() -> N
     async with supervised(lines, store="ours") as supervisor:
         with pytest.raises(WrongServer):
             await supervisor.wait_established(patient=False)
+
+
+@pytest.mark.behaviour("M2")
+async def test_another_server_that_answers_a_probe_is_as_little_welcome() -> None:
+    lines = Lines(of("ours"), of("theirs"))
+    async with supervised(lines) as supervisor:
+        for said, trouble in (("ours", None), (None, None), ("theirs", Trouble.CONFIGURATION)):
+            line = lines.made[-1] if lines.made else (await established(supervisor)).connection
+            assert isinstance(line, Line)
+            line.greeting = Greeting(boot_id="b", store=said)
+            line.answering.set()
+            supervisor.tell(inputs.Woken(wakeup=Wakeup.VISIBLE))
+            await asyncio.sleep(1)
+            assert (line.probes > 0, supervisor.record.trouble) == (True, trouble)
+        with pytest.raises(WrongServer):
+            await supervisor.wait_established(patient=False)
+        assert supervisor.record.phase is Phase.BLOCKED
 
 
 @pytest.mark.behaviour("M2", "M3")

@@ -126,14 +126,16 @@ class HTTPConnection:
         self.greeting = _greeting(said)
         self.is_direct = self._own is not None and self._own == self.greeting.peer
 
-    async def probe(self) -> None:
+    async def probe(self) -> str | None:
         """Return once the node has answered, whatever it said; raises `Lost` when there is nobody to answer.
 
-        Nobody is asked for credentials: what becomes of that would say nothing of the node.
+        Nobody is asked for credentials: what becomes of that would say nothing of the node. Returns the store that the
+        answer names: what is asked over a pool may come to another server than the one that greeted (M2).
         """
         with answers.told():
             response = await self._send("GET", "/session", None, self._credentials.newest)
-            await answers.body(response)
+            said = await answers.body(response)
+        return _store(said) if response.is_success else None
 
     async def ask(self, method: str, path: str, said: JSON = None) -> JSON:
         """Return the answer to a request, None for one without a body. Raises `Lost`, a `Refusal`, `WireError`."""
@@ -207,6 +209,14 @@ def path_of(run: str) -> str:
 def whose(owner: str | None) -> str:
     """Return the query that names whose runs are meant; nothing where they are one's own."""
     return "" if owner is None else f"?{urlencode({'owner': owner})}"
+
+
+def _store(body: bytes) -> str | None:
+    """Return the store that a greeting names; None where it names none, or is no greeting."""
+    try:
+        return _greeting(json.loads(body)).store
+    except (ValueError, RecursionError, Lost):
+        return None
 
 
 def _greeting(said: JSON) -> Greeting:

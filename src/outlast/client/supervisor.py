@@ -349,13 +349,16 @@ class Supervisor:
         if connection is None:
             return
         try:
-            await connection.probe()  # the machine has the deadline; a later answer still says something
+            store = await connection.probe()  # the machine has the deadline; a later answer still says something
         except Lost as lost:
             self.tell(inputs.ProbeFailed(link=number, probe=probe, trouble=lost.trouble))
         except Exception as error:  # noqa: BLE001 - a provider of headers may raise anything; it is no verdict
             log.warning("a probe could not be sent (%s)", type(error).__name__)
         else:
-            self.tell(inputs.ProbeAnswered(link=number, probe=probe))
+            if (stranger := self.stranger(store)) is not None:
+                self.fail(number, stranger)
+            else:
+                self.tell(inputs.ProbeAnswered(link=number, probe=probe))
 
     async def _convict(self, number: int, is_mute: Callable[[], bool]) -> None:
         connection = self._hold.get(number)

@@ -87,8 +87,11 @@ class Connection(Protocol):
         """Ask who is there, and whether we may come in. Raises `Lost`."""
         ...
 
-    async def probe(self) -> None:
-        """Return once the node has answered whether it is there; raises `Lost` when there is nobody to answer."""
+    async def probe(self) -> str | None:
+        """Return once the node has answered whether it is there; raises `Lost` when there is nobody to answer.
+
+        Returns the store that the answer names, None where it names none.
+        """
         ...
 
     async def look(self, tell: Callable[[Grade], None], deny: Callable[[], None]) -> None:
