@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.errors import WireError
-from outlast.server.session.exchange import GRANTED_WITHIN, Exchange
+from outlast.server.session.exchange import GRANTED_WITHIN, HELD, Exchange, Stock
 from outlast.wire.session import PIECE, WINDOW, Answer, Ask, Broken, End, FromServer, Piece
 from tests.stage import turns
 
@@ -18,9 +18,9 @@ START = {"type": "http.response.start", "status": 200, "headers": [(b"ETag", b"x
 class Bench:
     """An exchange whose frames are kept."""
 
-    def __init__(self, method: str = "GET", body: str | None = None) -> None:
+    def __init__(self, method: str = "GET", body: str | None = None, stock: Stock | None = None) -> None:
         self.said: list[FromServer] = []
-        self.exchange = Exchange(Ask(exchange=7, method=method, path="/", body=body), self.say)
+        self.exchange = Exchange(Ask(exchange=7, method=method, path="/", body=body), self.say, stock or Stock())
 
     async def say(self, frame: FromServer) -> None:
         self.said.append(frame)
@@ -104,6 +104,31 @@ async def test_what_a_client_left_is_told_so_and_sends_nowhere() -> None:
     assert bench.said[-1] == Broken(exchange=7)
 
 
+@pytest.mark.fault("X14")
+async def test_what_waits_for_grants_is_bounded_over_all_exchanges_of_a_session() -> None:
+    stock, page = Stock(), bytes(HELD // 4)
+    benches = [Bench(stock=stock) for _ in range(5)]
+    for bench in benches:
+        await bench.exchange.send(START)
+    giving = [asyncio.create_task(bench.give(page)) for bench in benches]
+    await turns()
+    assert [each.done() for each in giving] == [False] * 4 + [True], "one is too many"
+    assert await benches[4].exchange.receive() == {"type": "http.disconnect"}
+    await benches[4].exchange.end()
+    assert benches[4].said[-1] == Broken(exchange=7)
+    benches[0].exchange.leave()
+    benches[1].exchange.grant(WINDOW)
+    await turns()
+    late = Bench(stock=stock)
+    await late.exchange.send(START)
+    giving.append(asyncio.create_task(late.give(page)))
+    await turns()
+    assert not giving[-1].done(), "those that are gone, or were granted, hold nothing any more"
+    for bench in (*benches, late):
+        bench.exchange.leave()
+    await asyncio.gather(*giving)
+
+
 async def test_whoever_waits_for_the_client_to_leave_hears_of_it() -> None:
     bench = Bench()
     await bench.exchange.receive()
@@ -149,7 +174,7 @@ async def test_a_last_word_that_was_cancelled_before_it_went_is_said_as_broken()
             await room.wait()
         bench.said.append(frame)
 
-    exchange = Exchange(Ask(exchange=7, method="GET", path="/"), say)
+    exchange = Exchange(Ask(exchange=7, method="GET", path="/"), say, Stock())
     await exchange.send(START)
     ending = asyncio.create_task(exchange.send({"type": "http.response.body"}))
     await turns()

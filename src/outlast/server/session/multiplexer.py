@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from outlast.errors import TooLarge, WireError
 from outlast.server.readers.room import SEND_WITHIN
 from outlast.server.seats import Left, Seat
-from outlast.server.session.exchange import Exchange
+from outlast.server.session.exchange import Exchange, Stock
 from outlast.server.session.handshake import Handshake
 from outlast.wire.session import (
     EXCHANGES,
@@ -74,6 +74,7 @@ class Multiplexer:
         self._left = left
         self._on_end = on_end
         self._open: dict[int, Exchange] = {}
+        self._stock = Stock()
         self._last = 0
         self._turn = asyncio.Lock()
         self._presence: asyncio.Timeout | None = None
@@ -179,7 +180,7 @@ class Multiplexer:
         if ask.exchange <= self._last:
             raise WireError("The number of an exchange is larger than those before it.")
         self._last = ask.exchange
-        exchange, scope = Exchange(ask, self._say), self._handshake.request(ask)
+        exchange, scope = Exchange(ask, self._say, self._stock), self._handshake.request(ask)
         if len(self._open) >= EXCHANGES:  # answered here, so that who asks on and on waits for it
             await self._exchange(self._crowded, scope, exchange)
             return None
