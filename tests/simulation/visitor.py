@@ -15,13 +15,13 @@ from outlast.client.connect import connect
 from outlast.errors import OutlastError
 from outlast.run import Run
 from outlast.supervision.phase import Phase, Wakeup
-from outlast.supervision.profile import ANSWER_WITHIN, HEARTBEAT, SILENT_BEATS, STANDARD
+from outlast.supervision.profile import DOUBT_AFTER, HEARTBEAT, SILENT_BEATS, STANDARD
 from outlast.testing.diary import Diary
 from outlast.testing.observation import Observation
 from outlast.testing.process import Process
 from tests.simulation.network import Network
 
-SILENCE: Final = SILENT_BEATS * HEARTBEAT + STANDARD.probe + ANSWER_WITHIN
+SILENCE: Final = SILENT_BEATS * HEARTBEAT + STANDARD.probe + DOUBT_AFTER
 """Seconds without a byte after which a link that is shown as live is a lie."""
 LOOK_EVERY: Final = 1.0
 
