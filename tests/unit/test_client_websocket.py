@@ -73,6 +73,16 @@ async def test_a_request_is_asked_below_its_address_with_its_query_its_body_and_
         assert second.headers == {"accept": "text/event-stream", "last-event-id": "3-ab"}
 
 
+async def test_a_header_of_an_answer_may_hold_whatever_one_may_over_http() -> None:
+    async def place(talk: Talk, asked: Ask) -> None:
+        await talk.answer(asked, status=201, location="/ténant/runs/r")
+
+    async with SessionPeer(place) as peer, client(peer) as one:
+        assert (await one.post("runs")).headers.raw == [(b"location", "/ténant/runs/r".encode("latin-1"))]
+    async with refusing(429, retry_after="7", location="/ténant") as peer, client(peer) as one:
+        assert (await one.get("session")).status_code == 429
+
+
 async def test_who_asks_is_said_in_the_handshake_alone() -> None:
     who = {"authorization": "Bearer t", "x-key": "k", "cookie": "a=b", "user-agent": "mine", "origin": "http://here"}
     async with SessionPeer(echo) as peer, client(peer, headers=who) as one:

@@ -33,7 +33,7 @@ class Host:
         self.handler = Handler(Events(here.stage.intake, handled.logs, here.hub), seats)
         self.done = asyncio.Event()
         self.before_sending = 0.0
-        self.app = Starlette(routes=[Route("/chats/{id}", self.chat)])
+        self.app = Starlette(routes=[Route(path, self.chat) for path in ("/chats/{id}", "/{room}/chats/{id}")])
 
     async def chat(self, request: Request) -> Response:
         response = await self.handler.answer(request, owner="ann", id=request.path_params["id"])
@@ -127,12 +127,13 @@ async def test_a_store_in_trouble_is_a_hint_to_come_again_for_a_stream_and_a_pro
         assert (page.status_code, page.json()["code"]) == (503, "store_unavailable")
 
 
-async def test_the_snapshot_behind_a_large_gap_is_at_the_handlers_own_address() -> None:
+@pytest.mark.parametrize("below", ["", "/a%20b%3Fc%23d%25", "/%E2%82%AC"])
+async def test_the_snapshot_behind_a_large_gap_is_at_the_handlers_own_address(below: str) -> None:
     async with scene() as (stage, _, _, client):
         run = await stage.active(owner="ann")
         await stage.say(run, "x" * 300_000, "y")
-        gap = (await client.get("/chats/r1?after=99&types=text&limit=5&mine=a%26b")).json()["gap"]
-        assert gap["snapshot_url"] == "/chats/r1?types=text&mine=a%26b&snapshot=1"
+        gap = (await client.get(f"{below}/chats/r1?after=99&types=text&limit=5&mine=a%26b")).json()["gap"]
+        assert gap["snapshot_url"] == f"{below}/chats/r1?types=text&mine=a%26b&snapshot=1"
         snapshot = (await client.get(gap["snapshot_url"])).json()
         assert [len(event["data"]) for event in snapshot["events"]] == [300_000, 1]
 

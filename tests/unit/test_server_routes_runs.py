@@ -161,6 +161,17 @@ async def test_a_location_stands_under_the_prefix_where_the_routes_are_mounted()
 
 
 @pytest.mark.attack("Z14")
+@pytest.mark.parametrize("tenant", ["a b", "é", "€", "a\r\nset-cookie: b=c", "a?b#c%"])
+async def test_a_location_is_an_address_whatever_a_client_says_in_the_prefix(tenant: str) -> None:
+    prefix = f"/{tenant}/agents"
+    async with staged() as stage, site(stage) as here, here.as_client(root_path=prefix) as client:
+        answer = await client.post(f"{quote(prefix)}/runs", json=START)
+        assert (answer.status_code, answer.headers["location"]) == (201, f"{quote(prefix)}/runs/r1")
+        gap = (await client.get(f"{quote(prefix)}/runs/r1/events?after=99")).json()["gap"]
+        assert gap.get("snapshot_url", quote(prefix)).startswith(quote(prefix))
+
+
+@pytest.mark.attack("Z14")
 @pytest.mark.parametrize(
     "id",
     ["'; DROP TABLE run; --", '" OR 1=1', "%", "*", "r1\x00", "a b", "{r1}", "r1%00", "../r1", "r1;", "ünï", "?"],

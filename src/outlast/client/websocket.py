@@ -114,9 +114,8 @@ class WebSocketTransport(httpx2.AsyncBaseTransport):
         except BaseException:  # whatever ends the request here, cancellation too, is a client that leaves
             await exchange.aclose()
             raise
-        return httpx2.Response(
-            answer.status, headers=dict(answer.headers), stream=exchange, extensions={"network_stream": session}
-        )
+        headers = [_header(name, value) for name, value in answer.headers.items()]
+        return httpx2.Response(answer.status, headers=headers, stream=exchange, extensions={"network_stream": session})
 
     async def aclose(self) -> None:
         ending = [session.task for session in self._sessions]
@@ -235,5 +234,10 @@ def _is_passing(why: Exception) -> bool:
 
 
 def _response(answer: Response) -> httpx2.Response:
-    headers = [(name, value) for name, value in answer.headers.raw_items() if name.lower() in ANSWERED]
+    headers = [_header(name, value) for name, value in answer.headers.raw_items() if name.lower() in ANSWERED]
     return httpx2.Response(answer.status_code, headers=headers, content=bytes(answer.body or b""))
+
+
+def _header(name: str, value: str) -> tuple[bytes, bytes]:
+    """Return a header as httpx2 has those that came over HTTP: in text it takes no more than ASCII."""
+    return name.encode("latin-1"), value.encode("latin-1", "surrogateescape")

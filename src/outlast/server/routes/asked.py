@@ -3,6 +3,7 @@
 import re
 from enum import StrEnum
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 
@@ -37,6 +38,14 @@ def kind_of(request: Request) -> Kind:
             weights[kind] = max(weights.get(kind, 0.0), _weight(parameters))
     named = [kind for kind in Kind if weights.get(kind, 0.0) > 0 and not _is_headed(request, kind)]
     return max(named, key=lambda kind: weights[kind], default=Kind.PAGE)
+
+
+def address_of(request: Request, path: str) -> str:
+    """Return the address of one of our paths, below where the request found the routes.
+
+    What a host mounts us under may have parameters, and hold whatever a client says: a header takes no more than ASCII.
+    """
+    return quote(request.scope.get("root_path", "")) + path
 
 
 def wants_stream(request: Request) -> bool:

@@ -24,7 +24,7 @@ from outlast.server.readers.reader import HEADERS, RETRY_AFTER_TROUBLE
 from outlast.server.readers.snapshot import Snapshots
 from outlast.server.readers.view import View
 from outlast.server.routes.answer import SAFE, answer, knows
-from outlast.server.routes.asked import Kind, cursor_of, kind_of, view_of, wants_stream
+from outlast.server.routes.asked import Kind, address_of, cursor_of, kind_of, view_of, wants_stream
 from outlast.server.routes.body import number
 from outlast.server.routes.door import Door, RunDoor
 from outlast.stores.base import LogStore
@@ -203,7 +203,7 @@ def _document(request: Request, place: Place, page: Page) -> Response:
 def _snapshot_url(request: Request, id: str) -> str:
     """Return where a client that asked this finds the snapshot it would be shown."""
     query = urlencode({name: value for name, value in request.query_params.items() if name in _KEPT})
-    return f"{request.scope.get('root_path', '')}/runs/{id}/snapshot{'?' if query else ''}{query}"
+    return address_of(request, f"/runs/{id}/snapshot{'?' if query else ''}{query}")
 
 
 async def _fold(

@@ -8,7 +8,7 @@ Rules:
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.background import BackgroundTask
 from starlette.requests import Request
@@ -76,4 +76,4 @@ class Streamed(Response):
 def _address(request: Request) -> str:
     """Return where a client that asked this finds the snapshot it would be shown."""
     kept: Mapping[str, str] = {name: value for name, value in request.query_params.items() if name not in _PLACES}
-    return f"{request.url.path}?{urlencode({**kept, SNAPSHOT: '1'})}"
+    return f"{quote(request.scope['path'])}?{urlencode({**kept, SNAPSHOT: '1'})}"

@@ -18,7 +18,7 @@ from outlast.run import Status, is_id
 from outlast.server.identity import Action
 from outlast.server.intake import Intake
 from outlast.server.routes.answer import answer, knows
-from outlast.server.routes.asked import cursor_of, view_of, wants_stream
+from outlast.server.routes.asked import address_of, cursor_of, view_of, wants_stream
 from outlast.server.routes.body import number, read_object
 from outlast.server.routes.door import Door, RunDoor
 from outlast.server.routes.events import Events
@@ -84,7 +84,7 @@ class Runs:
         status = HTTPStatus.CREATED if started.created else HTTPStatus.OK
         whose = f"?{urlencode({'owner': owner})}" if "owner" in request.query_params else ""
         headers = {
-            "location": f"{request.scope.get('root_path', '')}/runs/{started.run.id}{whose}",
+            "location": address_of(request, f"/runs/{started.run.id}{whose}"),
             "outlast-run": started.run.id,
         }
         if wants_stream(request):
