@@ -13,8 +13,8 @@ from outlast.errors import PortTaken, SettingsError
 
 def test_a_free_port_is_taken_at_once() -> None:
     with listen(resolve("127.0.0.1", 0)) as listener:
-        place = address_of(listener)
-        assert place == f"http://127.0.0.1:{listener.getsockname()[1]}"
+        address = address_of(listener)
+        assert address == f"http://127.0.0.1:{listener.getsockname()[1]}"
         with socket.create_connection(listener.getsockname()):
             pass
 

@@ -9,13 +9,11 @@ import pytest
 from outlast.cli.program import run
 from outlast.cli.watch import document, lines_of, view
 from outlast.client.registry import Registry
-from outlast.log.event import encode_json
 from outlast.supervision.phase import Grade, Phase, Trouble
 from outlast.supervision.record import LinkRecord
 from outlast.testing.peer import Answer, Hold, ScriptedPeer
-from outlast.wire import native
+from tests.answers import GREETING
 
-GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
 LIVE = LinkRecord(
     phase=Phase.LIVE,
     since=90.0,

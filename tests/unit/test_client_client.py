@@ -12,18 +12,11 @@ from outlast.client.client import ANSWER_WITHIN, Client
 from outlast.client.connect import connect
 from outlast.client.record import ClientRecord
 from outlast.errors import ClientClosed, IdConflict, InputInvalid, Unanswered, Unauthenticated
-from outlast.log.event import encode_json
 from outlast.supervision.phase import Phase
 from outlast.testing.peer import Answer, Asked, Close, Hold, ScriptedPeer
-from outlast.wire import native
+from tests.answers import GREETING, said
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
-
-GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
-
-
-def said(document: Any, status: int = 200) -> Answer:
-    return Answer(status=status, body=[json.dumps(document).encode()])
 
 
 @asynccontextmanager

@@ -10,15 +10,13 @@ import pytest
 from outlast import Client, connect, follow
 from outlast.client.received import ReceivedEvent
 from outlast.errors import InputInvalid
-from outlast.log.event import encode_json
 from outlast.supervision.phase import Phase
 from outlast.supervision.profile import PROFILES
 from outlast.testing.peer import Answer, ScriptedPeer
-from outlast.wire import native
+from tests.answers import GREETING
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
-GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
 LOG = Answer(body=[b'event: text\nid: 1\ndata: "a"\n\nevent: run.completed\nid: 2\ndata: {}\n\n'])
 
 

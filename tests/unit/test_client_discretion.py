@@ -14,6 +14,7 @@ from outlast.client.discretion import discreet
 from outlast.log.event import encode_json
 from outlast.testing.peer import Answer, Asked, Close, ScriptedPeer
 from outlast.wire import native
+from tests.answers import GREETING
 from tests.scripts import HELLO, frames
 
 CLIENT = Path(discretion.__file__).parent
@@ -23,7 +24,6 @@ TOLD = {"type(error).__name__", "error.code", "code"}
 """What a client's own lines may tell besides their words: kinds, which are ours."""
 
 RUN = Answer(body=[encode_json({"id": "run-of-ann"})], status=201)
-GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
 STREAM = {"content-type": "text/event-stream"}
 FAR = native.sse.encode(
     event="outlast.gap",

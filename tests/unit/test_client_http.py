@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -16,12 +15,9 @@ from outlast.errors import InputInvalid, RunNotFound, WireError
 from outlast.supervision.phase import Trouble
 from outlast.testing.faults import Gate
 from outlast.testing.peer import Answer, Close, ScriptedPeer
+from tests.answers import said
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
-
-
-def said(document: Any, status: int = 200) -> Answer:
-    return Answer(status=status, body=[json.dumps(document).encode()])
 
 
 GREETING = {"boot_id": "b00t", "protocol": 1, "heartbeat": 5.0, "beacon": 8401, "from_tomorrow": True}

@@ -13,15 +13,13 @@ from outlast.client.client import Client
 from outlast.client.connect import connect
 from outlast.client.received import ReceivedEvent
 from outlast.errors import InputInvalid, RunGone, RunNotFound, StoreCorrupt
-from outlast.log.event import encode_json
 from outlast.stores.sqlite.keep import Keep
 from outlast.testing.peer import Answer, Asked, Hold, ScriptedPeer
-from outlast.wire import native
+from tests.answers import GREETING
 from tests.disk import names
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
-GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
 LAST = 9
 
 

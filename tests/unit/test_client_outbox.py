@@ -15,17 +15,15 @@ from outlast.client.connect import connect
 from outlast.client.outbox import ANSWER_WITHIN, LOOK_EVERY, RETRY_EVERY
 from outlast.client.pages import BORNE_FOR
 from outlast.errors import ClientClosed, IdConflict, InputInvalid, RunNotFound, StoreFull
-from outlast.log.event import encode_json
 from outlast.send import Send, State
 from outlast.stores.sqlite.keep import Keep
 from outlast.supervision.phase import Phase
 from outlast.testing.faults import Gate
 from outlast.testing.peer import Answer, Asked, Close, Hold, ScriptedPeer
-from outlast.wire import native
+from tests.answers import GREETING
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual]
 
-GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
 YES = Answer(status=201, body=[b'{"id": "r1"}'])
 
 

@@ -8,15 +8,12 @@ import pytest
 from outlast.client.client import Client
 from outlast.client.registry import Registry
 from outlast.errors import ClientClosed, InputInvalid
-from outlast.log.event import encode_json
 from outlast.stores.sqlite.keep import Keep
 from outlast.supervision.phase import Phase
 from outlast.testing.peer import Answer, Hold, ScriptedPeer
-from outlast.wire import native
+from tests.answers import GREETING
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual, pytest.mark.behaviour("M1")]
-
-GREETING = Answer(body=[encode_json(native.greeting(boot_id="b00t", heartbeat=10.0))])
 
 
 async def come_to(client: Client, phase: Phase) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from outlast.errors import PortTaken, SettingsError
 from outlast.facts import BeaconLost, Fact
-from outlast.server.beacon import RELIGHT_AFTER, Beacon, Place, listen
+from outlast.server.beacon import RELIGHT_AFTER, Address, Beacon, listen
 from tests.beacon import PATIENCE, ask, is_refused, lamps, wait_for_end
 
 KINDS = pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
@@ -26,7 +26,7 @@ def ignore(_fact: Fact) -> None:
 
 
 def beacon(port: int = 0, *, process: bool = False, report: Callable[[Fact], None] = ignore) -> Beacon:
-    return Beacon(Place(host=None, port=port), "b00t", process=process, report=report)
+    return Beacon(Address(host=None, port=port), "b00t", process=process, report=report)
 
 
 def port_of(lit: Beacon) -> int:
@@ -45,7 +45,7 @@ def now() -> float:
     return time.monotonic()
 
 
-# ---- its place ----------------------------------------------------------------------------------
+# ---- its address --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def now() -> float:
         ("[::1]:8401", "::1", 8401),
     ],
 )
-def test_a_place_is_a_port_or_an_address_with_one(text: str, host: str | None, port: int) -> None:
-    place = Place.parse(text)
-    assert place == Place(host=host, port=port)
-    assert str(place) == text
+def test_an_address_is_a_port_or_a_host_with_one(text: str, host: str | None, port: int) -> None:
+    address = Address.parse(text)
+    assert address == Address(host=host, port=port)
+    assert str(address) == text
 
 
 @pytest.mark.behaviour("B23")
@@ -83,9 +83,9 @@ def test_a_place_is_a_port_or_an_address_with_one(text: str, host: str | None, p
         "9" * 5000,
     ],
 )
-def test_what_is_no_place_is_refused_with_how_one_looks(text: str) -> None:
+def test_what_is_no_address_is_refused_with_how_one_looks(text: str) -> None:
     with pytest.raises(SettingsError, match="8401"):
-        Place.parse(text)
+        Address.parse(text)
 
 
 def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
@@ -112,7 +112,7 @@ def test_a_port_that_needs_rights_is_refused() -> None:
 @pytest.mark.attack("Z16")
 def test_it_listens_where_it_is_told_and_without_a_host_for_this_machine_alone() -> None:
     for host, refused in ((None, True), ("127.0.0.1", True), ("0.0.0.0", False)):
-        with Beacon(Place(host=host, port=0), "b00t", process=False, report=ignore) as lit:
+        with Beacon(Address(host=host, port=0), "b00t", process=False, report=ignore) as lit:
             assert ask(port_of(lit))["boot_id"] == "b00t"
             assert is_refused(port_of(lit), host="127.0.0.2") is refused, "an address of its own, as others' would be"
 
@@ -222,9 +222,9 @@ def test_a_process_holds_nothing_of_its_parent_open(tmp_path: Path) -> None:
 
 FORKING = """
 import os, sys
-from outlast.server.beacon import Beacon, Place
+from outlast.server.beacon import Beacon, Address
 
-with Beacon(Place(host=None, port=0), "b00t", process=True, report=print) as lit:
+with Beacon(Address(host=None, port=0), "b00t", process=True, report=print) as lit:
     if os.fork():
         print(lit.port, flush=True)
     sys.stdin.read()

@@ -14,7 +14,7 @@ from outlast.assembly.settings import Settings
 from outlast.errors import NotStarted, StoreUnavailable
 from outlast.log.event import JSON
 from outlast.server.access import Access
-from outlast.server.beacon import Beacon, Place
+from outlast.server.beacon import Address, Beacon
 from outlast.server.conditions import Admit, Conditions
 from outlast.server.drain import HURRY
 from outlast.server.intake import Door, Intake
@@ -169,8 +169,8 @@ class Serving:
     def _make_beacon(self, settings: Settings, instruments: Instruments) -> Beacon | None:
         if not settings.beacon:
             return None
-        place, process = Place.parse(settings.beacon), settings.beacon_process
-        beacon = Beacon(place, self._node.id, process=process, report=instruments.report)
+        address, process = Address.parse(settings.beacon), settings.beacon_process
+        beacon = Beacon(address, self._node.id, process=process, report=instruments.report)
         self._node.pulse.listen(beacon.beat)
         return beacon
 

@@ -16,7 +16,7 @@ from outlast.lease import LeasePolicy
 from outlast.log.limits import LogLimits
 from outlast.recovery import RecoveryPolicy
 from outlast.retention import Retention
-from outlast.server.beacon import Place
+from outlast.server.beacon import Address
 from outlast.server.conditions import STOP_GRACE
 from outlast.server.drain import GRACE
 from outlast.server.origins import check
@@ -111,7 +111,7 @@ class Settings:
         if min(self.readers_per_owner, self.readers_per_node) < 1:
             raise SettingsError("readers_per_owner and readers_per_node must be at least 1.")
         if self.beacon:
-            Place.parse(self.beacon)
+            Address.parse(self.beacon)
         elif self.beacon_process:
             raise SettingsError("beacon_process needs a beacon: give that a port, such as beacon=8401.")
         if self.grace < 0:

@@ -90,10 +90,10 @@ def serve(
     outlast = load(target)
     outlast.reconfigure(store=store, beacon=beacon, beacon_process=beacon_process or None, websocket=websocket or None)
     check_websocket(outlast)
-    place = resolve(host, port)
+    address = resolve(host, port)
     bind_beacon(outlast, host)
-    check_exposure(outlast, place)
-    listener = listen(place)
+    check_exposure(outlast, address)
+    listener = listen(address)
 
     async def greet() -> None:
         beacon = "" if outlast.beacon is None else f" Its beacon is at port {outlast.beacon}."
@@ -113,9 +113,9 @@ def configure_logs(*, verbose: bool) -> None:
 
 def bind_beacon(outlast: Outlast, host: str) -> None:
     """Let a beacon that was given a port alone listen where the server does."""
-    place = beacons.Place.parse(outlast.settings.beacon) if outlast.settings.beacon else None
-    if place is not None and place.host is None:
-        outlast.reconfigure(beacon=str(beacons.Place(host=host, port=place.port)))
+    address = beacons.Address.parse(outlast.settings.beacon) if outlast.settings.beacon else None
+    if address is not None and address.host is None:
+        outlast.reconfigure(beacon=str(beacons.Address(host=host, port=address.port)))
 
 
 def check_websocket(outlast: Outlast) -> None:

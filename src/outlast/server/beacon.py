@@ -37,7 +37,7 @@ End: TypeAlias = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Address:
     """Where a beacon listens; a port of 0 stands for any that is free, no host for that of the server."""
 
     host: str | None
@@ -45,7 +45,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the place that `8401`, `0.0.0.0:8401` or `[::1]:8401` names. Raises `SettingsError`."""
+        """Return the address that `8401`, `0.0.0.0:8401` or `[::1]:8401` names. Raises `SettingsError`."""
         host, colon, port = text.rpartition(":")
         is_bracketed = host.startswith("[") and host.endswith("]")
         if not (
@@ -68,9 +68,9 @@ class Beacon:
     `process`: its lamp runs in a process of its own.
     """
 
-    def __init__(self, place: Place, boot_id: str, *, process: bool, report: Report) -> None:
-        self._host = place.host or HOST
-        self._port = place.port
+    def __init__(self, address: Address, boot_id: str, *, process: bool, report: Report) -> None:
+        self._host = address.host or HOST
+        self._port = address.port
         self._boot_id = boot_id
         self._run = _in_process if process else _in_thread
         self._report = report

@@ -55,5 +55,5 @@ def build(
 
     entrance = Entrance(access, load, seats)
     app = Router(routes(entrance, doors), redirect_slashes=False, default=unknown)
-    app.routes.extend(routes(entrance, session.line(app)))
+    app.routes.extend(routes(entrance, session.session_doors(app)))
     return app

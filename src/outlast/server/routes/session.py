@@ -37,7 +37,7 @@ class Session:
         """Return the doors of this part."""
         return [KnownDoor(method="GET", path=PATH, answer=self.greet)]
 
-    def line(self, app: ASGIApp) -> list[SessionDoor]:
+    def session_doors(self, app: ASGIApp) -> list[SessionDoor]:
         """Return the door to the sessions, if there are any, whose exchanges `app` answers."""
         sessions = self._sessions
         if sessions is None:
