@@ -192,7 +192,7 @@ async def test_a_damaged_file_is_told(tmp_path: Path) -> None:
 async def test_a_file_that_was_taken_away_is_told_before_anything_is_promised(tmp_path: Path) -> None:
     async with opened(tmp_path / "client.db") as keep:
         (tmp_path / "client.db").rename(tmp_path / "moved.db")
-        with pytest.raises(StoreUnavailable, match="deleted, renamed or replaced"):
+        with pytest.raises(StoreUnavailable, match="client's file was deleted"):
             await keep.add(HERE, START)
 
 

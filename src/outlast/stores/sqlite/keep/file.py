@@ -49,6 +49,10 @@ SENTENCES: Final[dict[type[StoreError], str]] = {
     StoreUnavailable: "The client's file cannot be opened, read or written: look at its folder and its disk.",
 }
 """What is told of SQLite's errors in place of what a server's operator is told."""
+GONE: Final = (
+    "The client's file was deleted, renamed or replaced while it was open: put it back together with its -wal file, or "
+    "begin anew with another client."
+)
 
 
 UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -198,7 +202,10 @@ class Keep:
     def _ready(self) -> sqlite3.Connection:
         if self._connection is None or self._identity is None:
             raise StoreUnavailable("The client's file is not open: its client is closed.")
-        self._identity.check()
+        try:
+            self._identity.check()
+        except StoreUnavailable as error:
+            raise StoreUnavailable(GONE) from error
         return self._connection
 
     async def _told(self, work: Callable[[], T]) -> T:
