@@ -144,6 +144,13 @@ async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
         await Keep(tmp_path).open()
 
 
+async def test_a_lock_that_cannot_be_made_is_told_as_what_is_wrong_with_it(tmp_path: Path) -> None:
+    (tmp_path / "client.db.senders").write_bytes(b"a file where the folder of the locks was to be")
+    async with opened(tmp_path / "client.db") as keep:
+        with pytest.raises(StoreUnavailable, match="cannot be opened, read or written"):
+            keep.hold(HERE)
+
+
 async def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     async with opened(tmp_path / "client.db") as keep:
         first = await keep.add(HERE, START)

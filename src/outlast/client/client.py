@@ -8,7 +8,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.client import http
 from outlast.client.answers import ANSWER_WITHIN
@@ -26,6 +26,12 @@ from outlast.log.event import JSON
 from outlast.supervision import inputs
 from outlast.supervision.phase import Phase, Wakeup
 from outlast.supervision.profile import Profile
+
+NO_ANSWER: Final = (
+    "No answer came; what was asked may have happened all the same. Ask for the run's status, or ask again: a start "
+    "with the same id is the same run, and a stop is harmless twice."
+)
+"""What is said of a request whose answer did not come."""
 
 
 class State:
@@ -210,7 +216,7 @@ class Client:
         except (TimeoutError, Lost) as error:
             if isinstance(error, Lost) and isinstance(error.error, Refusal):
                 raise error.error from None
-            raise Unanswered("No answer came; what was asked may have happened all the same.") from error
+            raise Unanswered(NO_ANSWER) from error
         if not isinstance(answer, dict):
             raise WireError(http.NOT_OURS)
         return cast("dict[str, Any]", answer)

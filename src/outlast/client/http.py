@@ -22,6 +22,7 @@ from outlast.client.stream import SSEStream
 from outlast.client.transport import Greeting, Lost, Stream
 from outlast.errors import Forbidden, InputInvalid, NotAdmitted, OutlastError, Refusal, WireError
 from outlast.log.event import JSON, JSON_TYPE, encode_json
+from outlast.run import ID_FORM
 from outlast.supervision.phase import Grade, Trouble
 from outlast.wire.native import LARGEST_PORT, PROTOCOL
 
@@ -202,7 +203,7 @@ class HTTPConnection:
 def path_of(run: str) -> str:
     """Return the path of a run. Raises `InputInvalid` for an id that would lead elsewhere."""
     if run in {"", ".", ".."}:
-        raise InputInvalid("This is no run's id.")
+        raise InputInvalid(f"This is no run's id. {ID_FORM}.")
     return f"/runs/{quote(run, safe='')}"
 
 

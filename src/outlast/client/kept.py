@@ -38,7 +38,7 @@ async def keeping(
     Raises its `StoreError`s, and `InputInvalid` for the mere path of one.
     """
     if isinstance(keeper, str | PathLike):
-        raise InputInvalid('What keeps is an object: connect with `keep=outlast.Keep("client.db")`.')
+        raise InputInvalid('A path alone keeps nothing: connect with `keep=outlast.Keep("client.db")`.')
     numbers = itertools.count(1)
     if keeper is None:
         yield Kept(places=Places(None, url), outbox=None, numbers=numbers)

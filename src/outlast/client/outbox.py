@@ -215,9 +215,8 @@ class Outbox:
         except WireError as error:
             raise Lost(Trouble.FOREIGN, error=error) from error
         except Refusal as refusal:
-            if (
-                isinstance(refusal, InputInvalid) and refusal.__cause__ is not None
-            ):  # found here: it is about our headers
+            # A header that cannot be sent is found here, not answered there.
+            if isinstance(refusal, InputInvalid) and refusal.__cause__ is not None:
                 raise Lost(Trouble.CREDENTIALS, error=refusal) from refusal
             if type(refusal) is not Refusal:
                 raise

@@ -128,8 +128,7 @@ class Places:
     def note(self, view: _View) -> None:
         """Hear that a mark has moved; many times a second."""
         self._moved.add(view)
-        if not self._rung.is_set():
-            self._rung.set()
+        self._rung.set()
 
     async def leave(self, view: _View, mark: Mark) -> None:
         """Let a mark go, and write what is kept of its view."""

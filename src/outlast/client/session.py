@@ -96,9 +96,10 @@ class Session:
     async def ask(
         self, request: httpx2.Request, ask: Callable[[int], Ask], *, within: float | None = None
     ) -> "Exchange":
-        """Ask once it is open, and return the exchange. Raises `Unopened`, and `TimeoutError` where that takes longer.
+        """Ask once it is open, and return the exchange.
 
-        Raises as well what its end is told by, and for what none may ask `WireError` and `TooLarge`.
+        `within` is for how many seconds to wait for that. Raises `Unopened`, and `TimeoutError` where it takes longer;
+        what tells of the session's end; and `WireError` or `TooLarge` for what none may ask.
         """
         self._waiting += 1
         try:

@@ -27,7 +27,6 @@ MOST_HELD: Final = 512
 MOST_BYTES: Final = 128 * 1024
 """Bytes of payload held for others: a few hundred events of a chat, and of many runs together no burden."""
 
-
 Begin: TypeAlias = Callable[[Asked, Cursor], Follow]
 """Returns a follow that begins behind a cursor."""
 

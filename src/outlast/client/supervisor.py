@@ -122,7 +122,9 @@ class Supervisor:
             if self._link.phase is Phase.CLOSED:
                 raise ClientClosed("This client is closed.")
             if self._link.phase is Phase.BLOCKED and not patient:
-                raise self.error or Unanswered("No connection to this server can be made as things are.")
+                raise self.error or Unanswered(
+                    "No connection to this server can be made: `link.trouble` of the record says why."
+                )
             await self.changed()
         return self._established
 

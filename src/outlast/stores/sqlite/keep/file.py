@@ -53,8 +53,7 @@ GONE: Final = (
     "The client's file was deleted, renamed or replaced while it was open: put it back together with its -wal file, or "
     "begin anew with another client."
 )
-
-
+"""What is told of it then."""
 UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """How a system says that a file may not be written."""
 
@@ -139,7 +138,7 @@ class Keep:
             with self._lock:
                 return self._holds.take(server)
         except OSError as error:
-            raise StoreUnavailable(SENTENCES[StoreReadOnly]) from error
+            raise _unusable(error) from error
 
     def let_go(self, server: str) -> None:
         with self._lock:
@@ -162,8 +161,7 @@ class Keep:
         except FileNotFoundError as error:
             raise StoreUnavailable("The folder of the client's file does not exist: make it first.") from error
         except OSError as error:
-            kind = StoreReadOnly if error.errno in UNWRITABLE else StoreUnavailable
-            raise kind(SENTENCES[kind]) from error
+            raise _unusable(error) from error
         connection = connect(self._path, known=True)
         try:
             migrate(connection, SCHEMA)
@@ -216,3 +214,9 @@ class Keep:
             if sentence is None or not isinstance(error.__cause__, sqlite3.Error):
                 raise
             raise type(error)(sentence) from error.__cause__
+
+
+def _unusable(error: OSError) -> StoreError:
+    """Return what is told of a file that the system does not give us."""
+    kind = StoreReadOnly if error.errno in UNWRITABLE else StoreUnavailable
+    return kind(SENTENCES[kind])

@@ -25,7 +25,9 @@ def add(connection: sqlite3.Connection, server: str, new: NewSend) -> Send:
     row = connection.execute(FIND_SEND, key).fetchone()
     if row is not None:
         if row["digest"] != mark:
-            raise IdConflict("The outbox holds another send of this kind about this run.")
+            raise IdConflict(
+                "The outbox holds another send of this kind about this run: choose another id, or forget that one."
+            )
         return _send_of(row)
     measured = connection.execute(MEASURE_SENDS, key).fetchone()
     if not fits(len(new.content), sends=measured["sends"], held=measured["held"]):
@@ -49,7 +51,7 @@ def get(connection: sqlite3.Connection, number: int) -> Send:
     """Return a send. Raises `InputInvalid` for one that is not there."""
     row = connection.execute("SELECT * FROM sends WHERE number = ?", (number,)).fetchone()
     if row is None:
-        raise InputInvalid("The outbox does not hold this send, or no longer.")
+        raise InputInvalid("The outbox does not hold this send, or no longer: `outbox.sends()` lists what it holds.")
     return _send_of(row)
 
 
