@@ -212,7 +212,8 @@ async def test_closing_it_takes_no_longer_for_many_sessions_that_nobody_answers(
 
 async def test_the_kernel_is_asked_about_its_socket() -> None:
     async with SessionPeer(echo) as peer, client(peer) as one, one.stream("GET", "session") as response:
-        assert (kernel.read(kernel.socket_of(response)) is None) is (sys.platform != "linux")
+        below = response.extensions["network_stream"].get_extra_info("socket")
+        assert (kernel.read(below) is None) is (sys.platform != "linux")
         assert kernel.own_address(response) == "{}:{}".format(*peer.talks[0].socket.remote_address)
 
 

@@ -125,12 +125,6 @@ def acknowledges(before: Transmission | None, after: Transmission | None, *, is_
     )
 
 
-def socket_of(response: httpx2.Response) -> Socket | None:
-    """Return the socket below a streamed response, TLS or not; None where there is none, as within one process."""
-    stream = response.extensions.get("network_stream")
-    return None if stream is None else stream.get_extra_info("socket")
-
-
 def own_address(response: httpx2.Response) -> str | None:
     """Return the address that the server was asked from, `host:port`.
 
