@@ -68,6 +68,14 @@ async def test_what_was_asked_once_is_never_asked_again_by_the_links_that_follow
         assert [asked.method for asked in peer.asked].count("POST") == 1
 
 
+async def test_an_owner_that_cannot_be_sent_is_refused_here() -> None:
+    async with client_of() as (client, peer):
+        for ask in (client.status, client.stop, lambda run, owner: anext(client.follow(run, owner=owner))):
+            with pytest.raises(InputInvalid, match="owner"):
+                await ask("r1", owner="half a \ud800")
+        assert len(peer.asked) <= 1  # who is there
+
+
 async def test_a_refusal_is_raised_typed() -> None:
     async with client_of(said({"code": "id_conflict", "detail": "Another run has it."}, 409)) as (client, _peer):
         with pytest.raises(IdConflict, match="Another run"):

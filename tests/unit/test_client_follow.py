@@ -612,7 +612,7 @@ async def test_an_impossible_url_is_refused_with_a_sentence(url: str) -> None:
         await collect(follow(url, "r"))
 
 
-@pytest.mark.parametrize("run", ["", ".", ".."])
+@pytest.mark.parametrize("run", ["", ".", "..", "half a \ud800"])
 async def test_an_id_that_would_lead_elsewhere_is_refused(run: str) -> None:
     with pytest.raises(InputInvalid):
         await collect(follow(URL, run))

@@ -134,7 +134,8 @@ class Client:
         `FrameTooLarge` for an event that no try can bring, `WireError` for a peer that does not keep to the wire, and
         `ClientClosed`. Source: R2, R3, R4, R8, R9, R10.
         """
-        http.path_of(run)
+        http.path_of(run)  # before anything is begun for it
+        http.whose(owner)
         while (starting := self._starts.get((owner, run))) is not None:
             await starting.wait()  # a start has a deadline of its own
         if patient and self._kept.outbox is not None:

@@ -202,14 +202,24 @@ class HTTPConnection:
 
 def path_of(run: str) -> str:
     """Return the path of a run. Raises `InputInvalid` for an id that would lead elsewhere."""
-    if run in {"", ".", ".."}:
+    if run in {"", ".", ".."} or not _is_utf8(run):
         raise InputInvalid(f"This is no run's id. {ID_FORM}.")
     return f"/runs/{quote(run, safe='')}"
 
 
 def whose(owner: str | None) -> str:
-    """Return the query that names whose runs are meant; nothing where they are one's own."""
+    """Return the query that names whose runs are meant; nothing where they are one's own. Raises `InputInvalid`."""
+    if owner is not None and not _is_utf8(owner):
+        raise InputInvalid("The name of an owner holds half a character, which no request can carry.")
     return "" if owner is None else f"?{urlencode({'owner': owner})}"
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _store(body: bytes) -> str | None:
