@@ -28,6 +28,7 @@ def of_a_certificate() -> httpx2.ConnectError:
         (httpx2.ReadTimeout("x"), Trouble.SILENT),
         (httpx2.ReadError("x"), Trouble.BROKEN),
         (httpx2.RemoteProtocolError("x"), Trouble.BROKEN),
+        (ssl.SSLError("a record that nobody encrypted"), Trouble.BROKEN),
         (of_a_certificate(), Trouble.CERTIFICATE),
     ],
 )

@@ -192,6 +192,27 @@ async def test_a_line_that_lost_bytes_stays_a_black_hole_and_one_that_lost_none_
         assert await other.heard() == b"whole"
 
 
+@pytest.mark.parametrize("place", [1, 1000, PIECE, PIECE + 1, HELD + 1])
+@pytest.mark.parametrize("fault", [Stall, BlackHole])
+async def test_a_stream_is_held_or_swallowed_from_exactly_so_many_bytes_on_and_nobody_is_told(
+    fault: type[Stall | BlackHole], place: int
+) -> None:
+    async with (
+        proxied(each=lambda _: [fault(after=place)]) as (proxy, target),
+        joined(proxy, target) as (client, server),
+    ):
+        client.writer.write(b"up")
+        assert await server.heard() == b"up"  # nothing has come down yet
+        server.writer.write(BYTES)
+        assert await client.reader.readexactly(place) == BYTES[:place]
+        client.writer.write(b"and up")
+        assert await server.heard() == b"up"
+        await server.abort()
+        assert await client.heard() == b""
+        assert not client.reader.at_eof()
+        assert proxy.traffic.down == place
+
+
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 

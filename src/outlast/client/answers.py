@@ -11,13 +11,18 @@ import httpx2
 
 from outlast.client import problem
 from outlast.client.transport import Lost
-from outlast.errors import Refusal
+from outlast.errors import Refusal, Unanswered
 from outlast.supervision.phase import Trouble
 
 RETRIED: Final = frozenset({408, 425, 429})
 """Statuses below 500 that ask for another try."""
 ANSWER_WITHIN: Final = 60.0
 """Seconds for the answer to a request, the wait for a link included: a server may be busy, and a person waits."""
+UNTRUSTED: Final = (
+    "This server's certificate cannot be trusted. Let SSL_CERT_FILE name a file with the authority that issued it, and "
+    "connect by the name that it was issued for."
+)
+"""What is said where nobody vouches for whoever answers."""
 MAX_ANSWER: Final = 4 * 1024 * 1024
 """Bytes of an answer that are read: whatever a server of ours answers is far smaller."""
 
@@ -28,13 +33,16 @@ def told() -> Generator[None, None, None]:
     try:
         yield
     except httpx2.ConnectError as error:
-        trouble = Trouble.CERTIFICATE if _is_about_certificates(error) else Trouble.UNREACHABLE
-        raise Lost(trouble) from error
+        if _is_about_certificates(error):
+            raise Lost(Trouble.CERTIFICATE, error=Unanswered(UNTRUSTED)) from error
+        raise Lost(Trouble.UNREACHABLE) from error
     except httpx2.ConnectTimeout as error:
         raise Lost(Trouble.UNREACHABLE) from error
     except httpx2.TimeoutException as error:
         raise Lost(Trouble.SILENT) from error
     except httpx2.RequestError as error:
+        raise Lost(Trouble.BROKEN) from error
+    except ssl.SSLError as error:  # httpx2 hands on what TLS says of a record that nobody could have meant
         raise Lost(Trouble.BROKEN) from error
 
 

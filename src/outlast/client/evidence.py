@@ -16,6 +16,7 @@ Rules:
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Final, Protocol, TypeAlias, cast
@@ -39,7 +40,7 @@ ACKNOWLEDGED_AFTER: Final = 1.0
 """Seconds in which bytes are acknowledged on every line that carries a chat."""
 MOST: Final = 256 * 1024
 """Bytes of a witness' answer that are looked at: a thousand nodes."""
-NOTHING: Final = (httpx2.RequestError, httpx2.InvalidURL, ValueError, RecursionError)
+NOTHING: Final = (httpx2.RequestError, httpx2.InvalidURL, ssl.SSLError, ValueError, RecursionError)
 """What a witness that is silent or talks nonsense is met with."""
 
 log = logging.getLogger("outlast.client")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from outlast.testing.network import Bandwidth, BlackHole, Chop, D, Fault, Latency, Stall, Way, cut_of, under
+from outlast.testing.network import Bandwidth, BlackHole, Chop, Cut, D, Fault, Latency, Stall, Way, cut_of, under
 
 HELD: Final = 64 * 1024
 """Bytes held in each direction of a connection: with less a line with latency is slow for no reason."""
@@ -81,9 +81,14 @@ class Connection:
         return under(self._faults, kind, way)
 
     def left(self) -> int | None:
-        """Return how many bytes may still come down before the cut, None without one."""
-        cut = cut_of(self._faults)
-        return None if cut is None else max(cut.after - self.down, 0)
+        """Return how many bytes may still come down before the next fault begins, None where none does."""
+        places = [fault.after for fault in self._faults if isinstance(fault, Cut | Stall | BlackHole)]
+        return min((place - self.down for place in places if place > self.down), default=None)
+
+    def suffers(self, kind: type[Stall | BlackHole], way: Way) -> bool:
+        """Say whether a fault of a kind holds in this direction, and has begun."""
+        fault = self.under(kind, way)
+        return fault is not None and self.down >= fault.after
 
     def cut_if_due(self) -> None:
         """End it when the down stream has come to where it is to be cut."""
@@ -224,10 +229,10 @@ class _Line:
         self._connection.ended()
 
     def _is_stalled(self) -> bool:
-        return self._connection.under(Stall, self._way) is not None and not self._connection.swallows
+        return self._connection.suffers(Stall, self._way) and not self._connection.swallows
 
     def _is_swallowed(self) -> bool:
-        self._hollow = self._hollow or self._connection.under(BlackHole, self._way) is not None
+        self._hollow = self._hollow or self._connection.suffers(BlackHole, self._way)
         return self._hollow or self._connection.swallows
 
 

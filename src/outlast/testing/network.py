@@ -56,16 +56,24 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing is read and nothing comes through until the fault is lifted: the windows of the kernel fill up."""
+    """Nothing is read and nothing comes through until the fault is lifted: the windows of the kernel fill up.
+
+    It begins when exactly `after` bytes of the down stream have come through.
+    """
 
     way: Way = Way.BOTH
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BlackHole:
-    """What is sent is swallowed, the end too: nobody is told anything."""
+    """What is sent is swallowed, the end too: nobody is told anything.
+
+    It begins when exactly `after` bytes of the down stream have come through: then the connection is half-open.
+    """
 
     way: Way = Way.BOTH
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
