@@ -48,6 +48,13 @@ async def test_a_websocket_without_its_package_is_refused_with_the_extra_to_inst
             pass
 
 
+@pytest.mark.parametrize("transports", ["sse", [], ["web-socket"]])
+async def test_what_is_no_list_of_transports_is_refused_with_those_there_are(transports: Any) -> None:
+    with pytest.raises(InputInvalid, match="a list of websocket, sse, long-poll"):
+        async with connect("http://here", transports=transports):
+            pass
+
+
 async def nothing(*_asked: Any) -> None:
     """Be an application that answers nothing."""
 

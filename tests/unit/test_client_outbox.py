@@ -300,6 +300,15 @@ async def test_what_was_never_sent_can_be_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R11")
+async def test_the_id_of_a_run_is_no_send_and_the_refusal_says_what_is(tmp_path: Path) -> None:
+    outbox: Any
+    async with connect("http://127.0.0.1:1", keep=Keep(tmp_path / "client.db")) as client:
+        outbox = client.outbox
+        for ask in (outbox.settled, outbox.forget):
+            with pytest.raises(InputInvalid, match="what `start` or `stop` returned"):
+                await ask("r1")
+
+
 async def test_of_two_clients_one_sends_and_both_hear_of_it(tmp_path: Path) -> None:
     server = Server(no(503, "capacity"), YES)
     async with (

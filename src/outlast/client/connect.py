@@ -145,8 +145,8 @@ def _carriers(
     named: Sequence[str], app: ASGIApp | None, client: httpx2.AsyncClient | None
 ) -> Iterator[tuple[str, Make]]:
     """Yield the transports in their order, each with what makes its clients."""
-    if not named or not set(named) <= TRANSPORTS.keys():
-        raise InputInvalid(f"The transports are {', '.join(TRANSPORTS)}: name one of them at least.")
+    if isinstance(named, str) or not named or not set(named) <= TRANSPORTS.keys():
+        raise InputInvalid(f"The transports are a list of {', '.join(TRANSPORTS)}, one of them at least.")
     if app is not None and client is not None:
         raise InputInvalid("An application of this process is talked to directly: it needs no client of yours.")
     for name in named:

@@ -105,6 +105,7 @@ class Outbox:
         Without a deadline: a server may be away for as long as it likes. Raises `InputInvalid` for one that was
         forgotten, `ClientClosed`.
         """
+        _check(send)
         while self._supervisor.record.phase is not Phase.CLOSED:
             found = await self._keeper.send(send.number)
             if found.is_settled:
@@ -117,6 +118,7 @@ class Outbox:
 
         What was rejected stays until then, also against a start with the same id.
         """
+        _check(send)
         return await self._keeper.forget_send(send)
 
     # ---- for the client ---------------------------------------------------------------------
@@ -236,6 +238,11 @@ class Outbox:
         if code != self._told:
             log.warning("what is to be sent waits (%s)", code)
         self._told = code
+
+
+def _check(send: Send) -> None:
+    if not isinstance(send, Send):  # pyright: ignore[reportUnnecessaryIsInstance] - an id is what people try first
+        raise InputInvalid("This is no send: give what `start` or `stop` returned, or one of `sends()`.")
 
 
 async def _wait(event: asyncio.Event, seconds: float | None) -> None:
