@@ -1,11 +1,17 @@
 """Questions to a server: asked again where that is safe, and answered in a sentence where there is no answer."""
 
+import socket
+import ssl
+import threading
+from contextlib import suppress
+
 import pytest
 
 from outlast.cli.remote import BASE, CAP, PAGE, TRIES, UNFINISHED, Remote
 from outlast.errors import InputInvalid, Refusal, RunNotFound, ThreadBusy, Unanswered
 from outlast.run import Status
 from tests.peer import Answer, Peer, served
+from tests.terminator import context
 
 
 def remote_of(peer: Peer, token: str | None = None, *, pauses: list[float] | None = None) -> Remote:
@@ -117,3 +123,19 @@ def test_an_impossible_url_is_refused(url: str) -> None:
 def test_a_token_that_cannot_be_sent_is_refused_before_anything_is_asked(token: str) -> None:
     with pytest.raises(InputInvalid, match="The token"):
         Remote("http://127.0.0.1:1", token)
+
+
+def test_a_certificate_that_cannot_be_trusted_is_told_as_that() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        refusing = threading.Thread(target=shake_hands, args=(listening,))
+        refusing.start()
+        remote = Remote(f"https://127.0.0.1:{listening.getsockname()[1]}", None, pause=list[float]().append)
+        with remote, pytest.raises(Unanswered, match="certificate cannot be trusted"):
+            remote.status("r1")
+        refusing.join()
+
+
+def shake_hands(listening: socket.socket) -> None:
+    connection, _ = listening.accept()
+    with connection, suppress(ssl.SSLError, ConnectionError):
+        context().wrap_socket(connection, server_side=True)

@@ -2,6 +2,7 @@
 
 import random
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -12,7 +13,7 @@ import httpx2
 
 from outlast.backoff import delay
 from outlast.cli import options
-from outlast.client import problem
+from outlast.client import answers, problem
 from outlast.client.http import LOCAL
 from outlast.errors import InputInvalid, Unanswered
 from outlast.log.event import JSON, JSON_TYPE, encode_json
@@ -108,9 +109,11 @@ class Remote:
             except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
                 raise InputInvalid(f"The url cannot be used; one looks like {options.URL}.") from error
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                if answers.is_about_certificates(error):
+                    raise Unanswered(answers.UNTRUSTED) from error
                 if attempt == 1:
                     raise Unanswered(f"Nothing answers at {self._url}: does `outlast serve` run there?") from error
-            except httpx2.RequestError:
+            except (httpx2.RequestError, ssl.SSLError):
                 pass  # it may have been heard all the same: asked again, it is the same question
             else:
                 if response.status_code not in BUSY:

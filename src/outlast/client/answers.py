@@ -33,7 +33,7 @@ def told() -> Generator[None, None, None]:
     try:
         yield
     except httpx2.ConnectError as error:
-        if _is_about_certificates(error):
+        if is_about_certificates(error):
             raise Lost(Trouble.CERTIFICATE, error=Unanswered(UNTRUSTED)) from error
         raise Lost(Trouble.UNREACHABLE) from error
     except httpx2.ConnectTimeout as error:
@@ -82,7 +82,8 @@ async def body(response: httpx2.Response, *, most: int = MAX_ANSWER) -> bytes:
     return bytes(said)
 
 
-def _is_about_certificates(error: BaseException | None) -> bool:
+def is_about_certificates(error: BaseException | None) -> bool:
+    """Say whether this came of a certificate that cannot be trusted."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True
