@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from outlast.stores.sqlite import SQLiteStore
 from outlast.stores.sqlite.engine import Ground
-from outlast.stores.sqlite.migration import migrate
+from outlast.stores.sqlite.migration import STORE, Schema, migrate
 
 
 class HandClock:
@@ -68,10 +68,10 @@ def behind(path: Path | str) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def migrated() -> Iterator[sqlite3.Connection]:
-    """Open an empty store in memory, without anything that guards it but its own triggers."""
+def migrated(schema: Schema = STORE) -> Iterator[sqlite3.Connection]:
+    """Open an empty file of this kind in memory, without anything that guards it but its own triggers."""
     with behind(":memory:") as connection:
-        migrate(connection)
+        migrate(connection, schema)
         yield connection
 
 

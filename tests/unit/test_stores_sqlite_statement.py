@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from outlast.stores.sqlite import statement
+from outlast.stores.sqlite.keep.file import SCHEMA
+from outlast.stores.sqlite.migration import STORE
 from tests.disk import migrated
 from tests.house import tree
 
@@ -14,22 +16,28 @@ ROOM = tree.SOURCE / "stores" / "sqlite"
 NAMES = sorted(path.stem for path in (ROOM / "statements").iterdir())
 
 
+def loaded(folder: Path) -> set[str]:
+    """List the statements that the modules in a folder load."""
+    texts = (path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    return {name for text in texts for name in re.findall(r'load(?:_statement)?\("([a-z_]+)"\)', text)}
+
+
+KEPT = loaded(ROOM / "keep")
+"""Those over a client's file; the others are over a store."""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_sqlite_understands_every_statement(name: str) -> None:
     text = statement.load(name)
     named = dict.fromkeys(re.findall(r":([a-z_]+)", text))
     placed = [None] * (len(re.findall(r"\?(?!\d)", text)) or max(map(int, re.findall(r"\?(\d+)", text)), default=0))
-    with migrated() as connection:
+    with migrated(SCHEMA if name in KEPT else STORE) as connection:
         assert connection.execute(f"EXPLAIN {text}", placed or named).fetchall()
 
 
 def test_every_statement_is_loaded_by_a_module() -> None:
-    loaded = {
-        name
-        for path in ROOM.glob("*.py")
-        for name in re.findall(r'load(?:_statement)?\("([a-z_]+)"\)', path.read_text(encoding="utf-8"))
-    }
-    assert loaded == set(NAMES)
+    assert loaded(ROOM) | KEPT == set(NAMES)
+    assert not loaded(ROOM) & KEPT
 
 
 def test_a_statement_is_named_verb_and_noun() -> None:
@@ -61,16 +69,17 @@ def _is_loaded(sql: ast.expr) -> bool:
 
 
 @pytest.mark.attack("Z14")
-@pytest.mark.parametrize("path", sorted(ROOM.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(ROOM.rglob("*.py")), ids=lambda path: path.stem)
 def test_no_statement_is_put_together_but_of_numbers_and_names_of_our_own(path: Path) -> None:
     ours = {
         "connection": ["f'PRAGMA journal_size_limit = {WAL_KIB * 1024}'", "f'PRAGMA cache_size = -{CACHE_KIB}'"],
         "migration": [
             "statement",
-            "f'PRAGMA application_id = {APPLICATION_ID}'",
+            "f'PRAGMA application_id = {schema.application_id}'",
             "f'PRAGMA user_version = {migration.number}'",
         ],
         "acceptance": ["statement"],
+        "sends": ["statement", "statement"],
         "corruption": ["f'DELETE FROM {table} WHERE run = :number'"],
         "expiry": ["f'DELETE FROM {table} WHERE run = ?'"],
         "vacuum": ["f'PRAGMA incremental_vacuum({pages})'"],
