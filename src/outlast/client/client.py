@@ -97,9 +97,7 @@ class Client:
         Source: R11, A1.
         """
         run = id or secrets.token_hex(8)
-        said = {"worker": worker, "input": input, "id": run, "thread": thread}
-        if metadata is not None:
-            said["metadata"] = dict(metadata)
+        said = http.start_of(run, worker, input, thread, metadata)
         with self._starting(owner, run):
             return await self._ask("POST", f"/runs{http.whose(owner)}", said)
 

@@ -207,6 +207,14 @@ def path_of(run: str) -> str:
     return f"/runs/{quote(run, safe='')}"
 
 
+def start_of(
+    run: str, worker: str, input: JSON, thread: str | None, metadata: Mapping[str, JSON] | None
+) -> dict[str, JSON]:
+    """Return what asks for a run to be started, under its id."""
+    said: dict[str, JSON] = {"worker": worker, "input": input, "id": run, "thread": thread}
+    return said if metadata is None else {**said, "metadata": dict(metadata)}
+
+
 def whose(owner: str | None) -> str:
     """Return the query that names whose runs are meant; nothing where they are one's own. Raises `InputInvalid`."""
     if owner is not None and not _is_utf8(owner):

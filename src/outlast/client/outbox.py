@@ -86,9 +86,7 @@ class Outbox:
         then it may be kept all the same, and asking again is harmless. Source: R11.
         """
         run = id or secrets.token_hex(8)
-        said: dict[str, JSON] = {"worker": worker, "input": input, "id": run, "thread": thread}
-        if metadata is not None:
-            said["metadata"] = dict(metadata)
+        said = http.start_of(run, worker, input, thread, metadata)
         return await self._add(Kind.START, run, owner, said)
 
     async def stop(self, run: str, *, reason: str | None = None, owner: str | None = None) -> Send:
